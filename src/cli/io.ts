@@ -7,7 +7,7 @@ import { createSluice, type Sluice } from "../sluice/create-sluice.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { SluiceOptions } from "../sluice/options.ts";
 
-/** Where a command writes. */
+/** The outputs and the environment of a command. */
 export interface Io {
   readonly out: (text: string) => void;
   readonly err: (text: string) => void;
@@ -15,21 +15,21 @@ export interface Io {
   /** True if errors and progress go to a terminal. */
   readonly errIsTty?: boolean | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The width of help texts in columns. Defaults to that of the terminal. */
+  /** The width of help texts in columns. Defaults to the width of the terminal. */
   readonly width?: number | undefined;
 }
 
-/** The name that was given does not exist. */
+/** Thrown when a name on the command line does not exist. */
 export class NotFoundError extends Error {
   override readonly name = "NotFoundError";
 }
 
-/** A rules file has problems, which were printed. */
+/** Thrown when a rules file has problems. These were already printed. */
 export class BrokenFileError extends Error {
   override readonly name = "BrokenFileError";
 }
 
-/** Newer rules than those of the file are in force. */
+/** Thrown when newer rules than those in the file are active. */
 export class NewerRulesError extends Error {
   override readonly name = "NewerRulesError";
 }
@@ -54,12 +54,12 @@ function noRedis(): InvalidOptionError {
   return new InvalidOptionError({ where: "sluice", option: "--redis", value: undefined, remedy });
 }
 
-/** Replaces hints about options in code. The command line has a fixed timeout. */
+/** Replaces hints about options in code, because the command line has a fixed timeout. */
 export function inOwnWords(text: string): string {
   return text.replace("or raise storeTimeoutMs", "or name another with --redis");
 }
 
-/** Runs `use` with a sluice, and closes it. */
+/** Runs `use` with a new sluice, and closes the sluice afterwards. */
 export async function withSluice<T>(
   command: Command,
   io: Io,
@@ -93,7 +93,10 @@ export async function findQueue(sluice: Sluice, name: string): Promise<Queue<unk
   throw await missingName(sluice, "queue", name, "");
 }
 
-/** Creates the error for a missing name. `forQueue` is the command to suggest if a queue has it. */
+/**
+ * Creates the error for a missing name. If a queue has the name, the error suggests the command
+ * `forQueue`.
+ */
 export async function missingName(
   sluice: Sluice,
   what: "bucket" | "queue",
@@ -114,16 +117,16 @@ export async function missingName(
 
 let isService = false;
 
-/** Keeps the command running after its output is closed. For servers and workers. */
+/** Keeps the command running after its output is closed. Servers and workers need this. */
 export function serveUnread(): void {
   isService = true;
 }
 
-/** Ends a command that only prints, once its output is closed. */
+/** Handles a closed output. Ends the command if it only prints. */
 export function onUnreadable(error: NodeJS.ErrnoException): void {
   if (isService) return;
   if (error.code !== "EPIPE") throw error;
-  // Programs such as `head` close their input early.
+  // Exit without an error, because programs such as `head` close their input early.
   process.exit();
 }
 
@@ -134,7 +137,7 @@ export function untilInterrupted(): Promise<void> {
   });
 }
 
-/** Prints a result as JSON with `--json`, or else as text. */
+/** Prints a result as JSON if `--json` is set, and otherwise as text. */
 export function print<Result>(
   command: Command,
   io: Io,
@@ -146,7 +149,7 @@ export function print<Result>(
   io.out(`${text}\n`);
 }
 
-/** Formats a table without lines, so that `cut` and `awk` can read its columns. */
+/** Formats a table without border lines, so that `cut` and `awk` can read its columns. */
 export function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {
   const none = { mid: "", "left-mid": "", "mid-mid": "", "right-mid": "" };
   const edges = { top: "", "top-mid": "", "top-left": "", "top-right": "" };
@@ -168,12 +171,12 @@ export function table(heads: readonly string[], rows: readonly (readonly string[
 /** Characters that can control a terminal or reverse the text that it shows. */
 const UNSEEN = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-/** Replaces these characters. Other people choose names and reasons. */
+/** Replaces characters that can control a terminal. Names and reasons come from other people. */
 export function onOneLine(text: string): string {
   return text.replaceAll(UNSEEN, "?");
 }
 
-/** Escapes these characters in JSON: `\\u009b`. */
+/** Escapes characters that can control a terminal in JSON: `\\u009b`. */
 function escaped(json: string): string {
   return json.replaceAll(UNSEEN, (found) => found.split("").map(escapeUnit).join(""));
 }
@@ -192,7 +195,7 @@ const LENGTHS: Readonly<Record<string, number>> = {
 };
 
 /**
- * `"90s"`, `"15m"`, `"2h"` in ms.
+ * Parses a duration such as `"90s"`, `"15m"` or `"2h"`, and returns ms.
  *
  * @throws {@link InvalidOptionError} when the text is not a time.
  */
@@ -204,7 +207,7 @@ export function parseDuration(option: string, text: string): number {
   throw new InvalidOptionError({ where: "sluice", option, value: text, remedy });
 }
 
-/** Returns who runs the command. */
+/** Returns the name of the user who runs the command. */
 export function whoRuns({ env }: Io): string {
   const user = env["SLUICE_BY"] ?? env["USER"] ?? env["LOGNAME"];
   return user === undefined || user === "" ? `pid ${process.pid}` : user;

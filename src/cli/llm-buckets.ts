@@ -1,4 +1,4 @@
-/** Reads `--llm`: the LLM API of a bucket, and the limits of the account. */
+/** Reads `--llm`, which sets the LLM API of a bucket and the limits of the account. */
 import { InvalidOptionError } from "../core/errors.ts";
 import type { LlmBucket } from "../llm/index.ts";
 import type { Sluice } from "../sluice/create-sluice.ts";

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The command line. Each command connects to Redis and closes its connection at the end. */
+/** Runs the command line. Each command connects to Redis, and closes its connection at the end. */
 import process from "node:process";
 import { onUnreadable } from "./io.ts";
 import { run } from "./program.ts";

@@ -1,4 +1,4 @@
-/** Creates a command for each operation, with its options and help. */
+/** Creates a command for each operation, with the command's options and help. */
 import type { Command, Option } from "commander";
 import { InvalidOptionError } from "../core/errors.ts";
 import { createFacts } from "../operations/facts.ts";
@@ -18,10 +18,10 @@ import { argsOf, fieldsOf, inLowerCase, optionsOf, readOption } from "./options.
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** Without this option, the name is that of a bucket. */
+/** The option for the name of a queue. Without it, the name is that of a bucket. */
 const OF_QUEUE = ["--queue", "the name is that of a queue, not of a bucket"] as const;
 
-/** Adds the commands of a group, or those without a group. */
+/** Adds the commands of a group. Without a group, adds the commands that have no group. */
 export function addOperations(parent: Command, io: Io, group?: "endpoints"): void {
   const commands = new Map<string, AnyOperation[]>();
   for (const each of OPERATIONS) {
@@ -33,14 +33,14 @@ export function addOperations(parent: Command, io: Io, group?: "endpoints"): voi
   for (const [words, operations] of commands) addCommand(parent.command(words), io, operations);
 }
 
-/** Adds a command for one operation, or for two: one of a bucket and one of a queue. */
+/** Adds a command for one operation, or for two operations: one on a bucket and one on a queue. */
 function addCommand(command: Command, io: Io, operations: readonly AnyOperation[]): void {
   const [usual] = operations as [AnyOperation];
   command.description(usual.cli.about ?? inLowerCase(usual.summary));
   if (operations.some(({ cli }) => cli.when === "--queue")) command.option(...OF_QUEUE);
   const options = new Map<string, Option>();
   for (const option of operations.flatMap(optionsOf)) {
-    // An option that two operations share has the help of the first.
+    // If two operations share an option, the help of the first one applies.
     if (!options.has(option.long!)) options.set(option.long!, option);
   }
   for (const option of options.values()) command.addOption(option);
@@ -61,7 +61,10 @@ function isMeant(when: string | undefined, args: readonly unknown[], values: Val
   return when === "[job]" && args[1] !== undefined;
 }
 
-/** @throws {@link InvalidOptionError} when an option does not apply to a bucket, or to a queue. */
+/**
+ * @throws {@link InvalidOptionError} when an option does not apply to the target, a bucket or a
+ * queue.
+ */
 function refuseOptionsOfOthers(
   command: Command,
   called: AnyOperation,
@@ -133,7 +136,10 @@ export function textOf(shown: Shown): string {
     .join("\n");
 }
 
-/** The command line may do everything, because its user has access to Redis. */
+/**
+ * Returns the rights of the command line. It may do everything, because its user has access to
+ * Redis.
+ */
 export function callerOf(io: Io): Door["caller"] {
   const all = (): boolean => true;
   return { by: (said) => said ?? whoRuns(io), mayUse: all, mayBucket: all, mayQueue: all };
@@ -141,7 +147,10 @@ export function callerOf(io: Io): Door["caller"] {
 
 const ONLY_TENANT = "only";
 
-/** @throws {@link InvalidOptionError} when the sender has several tenants and none is named. */
+/**
+ * @throws {@link InvalidOptionError} when the sender has several tenants and the command names
+ * none.
+ */
 export async function onlyTenant({ tenants: all }: FoundWebhooks): Promise<string> {
   const { tenants } = await all.list({ limit: 20 });
   if (tenants.length === 0 || tenants.includes(ONLY_TENANT)) return ONLY_TENANT;
@@ -150,7 +159,10 @@ export async function onlyTenant({ tenants: all }: FoundWebhooks): Promise<strin
   throw new InvalidOptionError({ where, option: "--tenant", value: undefined, remedy });
 }
 
-/** Lists the existing names, and suggests the command if the other kind has the name. */
+/**
+ * Adds a hint to an error for a missing name. The hint lists the existing names. If the name is
+ * that of the other kind, a bucket or a queue, the hint suggests the command for that kind.
+ */
 async function withHint(sluice: Sluice, command: Command, error: RefusedError): Promise<Error> {
   const { code, missing } = error;
   if (missing === undefined) return error;

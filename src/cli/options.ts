@@ -1,4 +1,4 @@
-/** Options of the command line for the fields of operations. */
+/** Creates command-line options for the fields of operations. */
 import { Option } from "commander";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
@@ -6,7 +6,7 @@ import { OPTION_FORMS, type OptionForm } from "../operations/fields.ts";
 import type { AnyOperation } from "../operations/operation.ts";
 import { parseDuration } from "./io.ts";
 
-/** Returns the fields of an operation that are options. */
+/** Returns the fields of an operation for which the command has options. */
 export function fieldsOf({ input, cli }: AnyOperation): [name: string, field: z.ZodType][] {
   const hidden = new Set([...argsOf(cli), ...(cli.hidden ?? [])]);
   return Object.entries((input as z.ZodObject).shape as Record<string, z.ZodType>).filter(
@@ -55,7 +55,7 @@ function formOf(name: string, field: z.ZodType): Pick<OptionForm, "flags"> & Par
   return { flags: `--${name} <${place}>` };
 }
 
-/** The placeholder of an option in the help, if it differs from the name. */
+/** The placeholders of options in the help, for options whose placeholder differs from the name. */
 const PLACES: Readonly<Record<string, string>> = {
   generation: "number",
   reason: "text",
@@ -65,7 +65,7 @@ const PLACES: Readonly<Record<string, string>> = {
   message: "id",
 };
 
-/** Reads the value of a field from the options. */
+/** Reads the value of a field from the command's options. */
 export function readOption(
   name: string,
   field: z.ZodType,
@@ -85,7 +85,7 @@ export function readOption(
   return given;
 }
 
-/** @throws {@link InvalidOptionError} when the text is not a whole number from 1. */
+/** @throws {@link InvalidOptionError} when the text is not a whole number of at least 1. */
 export function countOf(option: string, text: string): number {
   const count = Number(text);
   if (Number.isInteger(count) && count >= 1) return count;

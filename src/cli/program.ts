@@ -59,7 +59,7 @@ export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise
       return EXIT.changed;
     }
     const text = onOneLine(inOwnWords(error instanceof Error ? error.message : String(error)));
-    // Errors about an option already begin with the command.
+    // Add no prefix, because errors about an option already begin with the command.
     io.err(/^sluice\b.*?: option /.test(text) ? `${text}\n` : `sluice: ${text}\n`);
     return exitCodeOf(error);
   }

@@ -353,7 +353,7 @@ const preview = operation({
   },
 });
 
-/** Prints the bucket after the change. */
+/** The command line prints the bucket after the change. */
 const AFTERWARDS: Pick<CommandLine<{ readonly status: unknown }>, "args" | "result" | "show"> = {
   args: ["bucket"],
   result: ({ status }) => status,
@@ -524,7 +524,7 @@ const undo = operation({
   },
 });
 
-/** Lists the shared limits that a change removes, if it leaves fewer than before. */
+/** Returns the shared limits that a change removes, if it leaves fewer limits than before. */
 function droppedBy(before: BucketState, after: BucketState | undefined): string[] {
   if (after === undefined || after.limits.length >= before.limits.length) return [];
   const kept = new Set(after.limits.map(({ name }) => name));
@@ -543,7 +543,7 @@ export function changeOf({ policy = {}, pausedForMs }: PreviewGiven): Change {
   return (ms === undefined ? policy : { ...policy, pausedForMs: ms }) as Change;
 }
 
-/** Reads a policy from the options of the command line. */
+/** Reads a policy from the command-line options. */
 function policyOf({ rate, concurrency }: Readonly<Record<string, unknown>>): object {
   return {
     ...(rate === undefined ? {} : { rate }),
@@ -566,17 +566,17 @@ export function readsPreview(): Pick<CommandLine<unknown>, "hidden" | "options" 
   };
 }
 
-/** Returns the pending jobs of a bucket, in the queues that the caller may see. */
+/** Returns the waiting jobs of a bucket, in the queues that the caller may see. */
 async function jobsOf({ sluice, facts, caller }: Door, name: string) {
   return waitingJobs(sluice, (await facts.queuesOf(name)).filter(caller.mayQueue));
 }
 
 interface AllBuckets extends Pick<Overview, "buckets" | "unreachable" | "replicas"> {
-  /** The pending jobs of each bucket that has queues. */
+  /** The waiting jobs of each bucket that has queues. */
   readonly jobs: Readonly<Record<string, readonly WaitingJobs[]>>;
 }
 
-/** Reads all pages, with the state of each limit. */
+/** Reads all pages of buckets, with the state of each limit. */
 export async function allBuckets(door: Pick<Door, "sluice">): Promise<AllBuckets> {
   const { sluice } = door;
   const first = await sluice.overview({ limit: 1_000 });
@@ -681,7 +681,7 @@ function showBucket({
   ];
 }
 
-/** Formats a table below an empty line, if it has rows. */
+/** Formats a table with an empty line above it. Returns nothing if the table has no rows. */
 function section(heads: readonly string[], rows: readonly (readonly string[])[]) {
   return rows.length === 0 ? [] : ["", { heads, rows }];
 }
@@ -697,7 +697,7 @@ function setByText(status: BucketStatus): string {
   return setBy === undefined ? "override, it is not known whose" : `override ${byText(setBy)}`;
 }
 
-/** Lists what delays calls, the strongest reason first. */
+/** Lists the reasons why calls are delayed, the strongest reason first. */
 function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): string[] {
   const { pausedForMs, pausedBy, coolingForMs, awayForMs, rateFactor, waiting, limitedBy } = status;
   const reasons: string[] = [];
@@ -738,7 +738,10 @@ interface CodePreview {
   readonly after: string;
 }
 
-/** Formats what a change would do to the calls of a bucket, and to the jobs of its queues. */
+/**
+ * Formats the effect that a change would have on the calls of a bucket and on the jobs of its
+ * queues.
+ */
 async function previewOf(
   { sluice, facts, bucket: find }: Context,
   name: string,

@@ -12,7 +12,7 @@ import { assertInScope, operation, type AnyOperation } from "./operation.ts";
 import { list, LOGGED_CHANGE, object, TEXT } from "./shapes.ts";
 import { counted, duration, type Shown } from "./text.ts";
 
-/** No change can be undone. */
+/** Thrown when no change can be undone. */
 export class NothingToUndoError extends Error {
   override readonly name = "NothingToUndoError";
   constructor() {
@@ -92,12 +92,12 @@ function showChanges(found: readonly LoggedChange[]): Shown {
   return [{ heads: ["id", "at", "of", "action", "by", "what", "reason"], rows }];
 }
 
-/** `charges`, or `webhooks: acme/billing`. */
+/** Formats the target of a change: `charges`, or `webhooks: acme/billing`. */
 function endpointText({ queue, endpoint }: QueueChange): string {
   return endpoint === undefined ? queue : `${queue}: ${endpoint.tenant}/${endpoint.id ?? "*"}`;
 }
 
-/** Formats what a change of a queue or an endpoint did: the facts that differ. */
+/** Formats the effect of a change of a queue or an endpoint: the facts that differ. */
 function factsText(change: QueueChange): string {
   const { key, filter, jobs, before, after, forMs, failed, undoneBy } = change;
   const names = Object.keys({ ...before, ...after });

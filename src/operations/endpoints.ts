@@ -1,4 +1,4 @@
-/** Operations that show and change endpoints of webhooks. No result contains a secret. */
+/** Operations that show and change webhook endpoints. No result contains a secret. */
 import * as z from "zod";
 import {
   listWebhooks,
@@ -91,7 +91,7 @@ const endpoints = operation({
       if (page.endpoints.length === 0) return "There is no endpoint.";
       const rows = page.endpoints.map((each) => [
         each.id,
-        // A path may contain a secret.
+        // Show only the origin, because a path may contain a secret.
         new URL(each.url).origin,
         each.types?.join(" ") ?? "all",
         stateOf(each),
@@ -346,7 +346,7 @@ interface Ref {
   readonly id: string;
 }
 
-/** Reads a page of endpoints in the order of tenant and id, after the cursor. */
+/** Reads a page of endpoints after the cursor, sorted by tenant and id. */
 async function pageOf(
   sender: FoundWebhooks,
   {
@@ -376,7 +376,7 @@ async function pageOf(
   const found = await Promise.all(shownRefs.map((ref) => statusOf(sender, ref, withPaths)));
   const last = shownRefs.at(-1);
   return {
-    // Leaves out endpoints that were removed since.
+    // Leave out endpoints that were removed in the meantime.
     endpoints: found.filter((each) => each !== undefined),
     ...(isMore && last !== undefined ? { cursor: `${last.tenant}/${last.id}` } : {}),
   };
@@ -417,7 +417,10 @@ async function statusOf(sender: FoundWebhooks, ref: Ref, withPath: boolean) {
   };
 }
 
-/** Returns what operators see of an endpoint. Its path may be a secret, and its query may contain a token. */
+/**
+ * Returns the facts that operators may see of an endpoint. The path is shown only with `withPath`,
+ * because it may be a secret. The query is never shown, because it may contain a token.
+ */
 function factsOf(found: Endpoint, withPath: boolean) {
   const { tenant, id, types, rate, concurrency, ordered, description, headers, secrets } = found;
   const { disabled, createdAtMs, changedAtMs } = found;

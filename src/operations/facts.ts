@@ -1,4 +1,4 @@
-/** Facts of many buckets and queues. Requests at the same time share one snapshot. */
+/** Reads the facts of many buckets and queues. Concurrent requests share one snapshot. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation } from "../queue/forecast/explain.ts";
@@ -15,15 +15,15 @@ interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {
 type QueuedJobs = ReadonlyMap<string, number>;
 
 export interface Facts {
-  /** Returns all buckets, and the other facts of `overview()`. */
+  /** Returns all buckets, and the other facts that `overview()` reads. */
   look(): Promise<Snapshot>;
   /** Counts the queued jobs. While Redis is slow, returns the last counts. */
   queued(): Promise<QueuedJobs>;
-  /** Drops the last snapshot, after a change. */
+  /** Drops the last snapshot. Call this after a change. */
   forget(): void;
-  /** Returns the calls per second of the last ten minutes by bucket, the oldest first. */
+  /** Returns the calls per second of the last ten minutes for each bucket, the oldest first. */
   recent(page: readonly BucketBrief[]): Promise<Record<string, number[]>>;
-  /** Reads the rows of a page again if the snapshot that sorted them is old. */
+  /** Reads the rows of a page again if they come from an old snapshot. */
   refreshed(page: readonly BucketBrief[], atMs: number): Promise<readonly BucketBrief[]>;
   /** Returns the names of the queues whose jobs draw from a bucket. */
   queuesOf(bucket: string): Promise<readonly string[]>;
@@ -31,14 +31,19 @@ export interface Facts {
 
 const PAGE = 1_000;
 const LEAST_AGE_MS = 1_000;
-/** A snapshot is kept for ten times as long as it took. So snapshots take at most a tenth of the time. */
+/**
+ * How long a snapshot is kept, as a multiple of the time that it took. Snapshots thus take at most
+ * a tenth of the time.
+ */
 const AGE_BY_DURATION = 10;
-/** If a snapshot takes longer, callers get the last one while the next one runs. */
+/**
+ * If a snapshot takes longer than this, callers get the last snapshot while the next one is read.
+ */
 const QUICK_MS = 500;
-/** The sort order of many buckets may be older than the rows on a page. */
+/** How old the rows of a page may be. The sort order of many buckets may be older. */
 const FRESH_MS = 3_000;
 const RECENT_MS = 600_000;
-/** The length of a step of the history. */
+/** The length of one step in the history. */
 const STEP_MS = 10_000;
 
 export function createFacts(sluice: Sluice): Facts {
@@ -80,7 +85,7 @@ export function createFacts(sluice: Sluice): Facts {
     if (performance.now() < goodUntilMs) return snapshot;
     const next = lookOnce();
     if (tookMs < QUICK_MS) return next;
-    // If this fails again, the next caller gets the error.
+    // If this read fails again, the next caller gets the error.
     next.catch(() => (last = undefined));
     return snapshot;
   }
@@ -110,11 +115,12 @@ export function createFacts(sluice: Sluice): Facts {
     return history === undefined ? [] : ratesOf(history, nowMs);
   }
 
-  /** Rates change once per step, so they are kept for half a step. */
+  /** Rates are kept for half a step, because they change once per step. */
   function ratesNamed(name: string): Promise<number[]> {
     const found = rates.get(name);
     if (found !== undefined && found.untilMs > performance.now()) return found.read;
-    // Other parts of the page show that a server is unreachable.
+    // Return no rates on failure, because other parts of the page show that a server is
+    // unreachable.
     const read = readRates(name).catch(() => []);
     if (rates.size >= 1_000) rates.clear();
     rates.set(name, { read, untilMs: performance.now() + STEP_MS / 2 });
@@ -128,7 +134,8 @@ export function createFacts(sluice: Sluice): Facts {
       const { limits: _limits, ...brief } = found;
       return brief;
     } catch {
-      // Its server is unreachable. The last known row is shown, and the totals name that server.
+      // The server of the bucket is unreachable, so show the last known row. The totals name that
+      // server.
       return status;
     }
   }
@@ -155,7 +162,7 @@ export function createFacts(sluice: Sluice): Facts {
 
 async function countQueued(sluice: Sluice, queues: Snapshot["queues"]): Promise<QueuedJobs> {
   const counted = queues.map(async ({ name }) => {
-    // A queue that cannot be read does not hide the others.
+    // Count the other queues even if one queue cannot be read.
     const counts = await sluice
       .findQueue(name)
       .then((queue) => queue?.counts())
@@ -165,7 +172,7 @@ async function countQueued(sluice: Sluice, queues: Snapshot["queues"]): Promise<
   return new Map((await Promise.all(counted)).flat());
 }
 
-/** The queued jobs of the queues that the caller may see, by bucket. */
+/** Returns the numbers of queued jobs by bucket, in the queues that the caller may see. */
 export function queuedByBucket(
   { queues }: Pick<Snapshot, "queues">,
   queuedJobs: QueuedJobs,
@@ -179,7 +186,7 @@ export function queuedByBucket(
   return sums;
 }
 
-/** Leaves out the current step. */
+/** Returns the rates without the current step, which is incomplete. */
 function ratesOf({ stepMs, points }: History, nowMs: number): number[] {
   const steps = RECENT_MS / stepMs;
   const endMs = Math.floor(nowMs / stepMs) * stepMs;
@@ -211,7 +218,7 @@ export function totalsOf(
 ): Totals {
   const sum = (count: (status: BucketBrief) => number): number =>
     buckets.reduce((total, status) => total + count(status), 0);
-  // A bucket without a cap has no known share.
+  // Skip buckets without a cap, whose share is unknown.
   const capped = buckets.filter(({ capPerSecond }) => capPerSecond !== undefined);
   return {
     atMs,
@@ -232,7 +239,7 @@ export function totalsOf(
 
 type Order = "name" | "waiting" | "oldest" | "actual" | "share";
 
-/** The figures by which buckets can be sorted. Equal buckets are sorted by name. */
+/** The figures by which buckets can be sorted. Buckets with equal figures are sorted by name. */
 export const ORDERS: Readonly<Record<Order, (status: BucketBrief) => number>> = {
   name: () => 0,
   waiting: ({ waiting }: BucketBrief) => waiting.total,
@@ -252,10 +259,10 @@ async function statusesOf(
   return found.filter((status) => status !== undefined);
 }
 
-/** The most queues that are read for the keys of a bucket, and the most keys that are shown. */
+/** The most queues of a bucket that are read for its keys, and the most keys that are shown. */
 const [MOST_QUEUES_OF_KEYS, MOST_KEYS] = [10, 20];
 
-/** Returns the keys with the most pending jobs, over several queues. */
+/** Returns the keys with the most pending jobs over several queues. */
 export async function busiestKeys(
   sluice: Sluice,
   queues: readonly string[],
@@ -268,18 +275,18 @@ export async function busiestKeys(
   };
 }
 
-/** Each queue needs a forecast. */
+/** The most queues that one result covers, because each queue needs a forecast. */
 export const MOST_FORECASTS = 20;
 
-/** The due jobs of a queue that wait for its bucket. */
+/** The due jobs of a queue that wait for the queue's bucket. */
 export interface WaitingJobs {
   readonly queue: string;
   readonly waiting: number;
-  /** What the oldest one waits for. */
+  /** The explanation of what the oldest job waits for. */
   readonly why: JobExplanation | undefined;
 }
 
-/** Returns the queues whose jobs wait for a bucket, those with the most jobs first. */
+/** Returns the queues whose jobs wait for a bucket, the queue with the most jobs first. */
 export async function waitingJobs(
   sluice: Sluice,
   queues: readonly string[],

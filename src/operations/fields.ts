@@ -1,17 +1,23 @@
-/** Fields that several operations share, and their options on the command line. */
+/** Fields that several operations share, with their command-line options. */
 import * as z from "zod";
 import { JOB_STATES } from "../queue/job.ts";
 
-/** How an option of the command line becomes the value of a field. */
+/** A command-line option, and how its value becomes the value of a field. */
 export interface OptionForm {
-  /** `"--for <time>"` */
+  /** The flags of the option: `"--for <time>"`. */
   readonly flags: string;
   readonly reads: "duration" | "ago" | "names" | "text";
-  /** The help of the option, whose value may be written differently from JSON. */
+  /**
+   * The help text. It describes the form on the command line, which may differ from the form in
+   * JSON.
+   */
   readonly help: string;
 }
 
-/** All other fields are `--name <text>`, `--name <count>` or `--name`, depending on their type. */
+/**
+ * The fields whose options have a special form. All other fields are `--name <text>`, `--name
+ * <count>` or `--name`, depending on their type.
+ */
 export const OPTION_FORMS: z.core.$ZodRegistry<OptionForm> = z.registry<OptionForm>();
 
 function field<Schema extends z.ZodType>(schema: Schema, form: OptionForm): Schema {
@@ -21,7 +27,7 @@ function field<Schema extends z.ZodType>(schema: Schema, form: OptionForm): Sche
 
 const text = (most = 1_024): z.ZodString => z.string().max(most);
 
-/** An optional field. */
+/** The schema of an optional field. */
 type Field<Value> = z.ZodOptional<z.ZodType<Value>>;
 
 export const NAME: z.ZodString = text();
@@ -43,7 +49,7 @@ export const FOR_MS: Field<number> = field(
   },
 );
 
-/** A time in ms since 1970. On the command line, a duration before now. */
+/** A field for a time in ms since 1970. On the command line, the value is a duration before now. */
 export const agoField = (name: string, about: string, help: string): Field<number> =>
   field(z.int().min(0).optional().describe(about), {
     flags: `--${name} <time>`,
@@ -71,7 +77,7 @@ const BY = field(
   },
 );
 
-/** The author and reason of a change, for operations in which `reason` is a filter. */
+/** The author and reason of a change, for operations in which the field `reason` is a filter. */
 export const BY_WHOM: Readonly<Record<"by" | "why", Field<string>>> = {
   by: BY,
   why: z
@@ -90,7 +96,7 @@ export const BY_HAND: Readonly<Record<"by" | "reason" | "why", Field<string>>> =
     .meta({ deprecated: true }),
 };
 
-/** The fields of a resume of a bucket or a queue, and its form on the board. */
+/** The fields for resuming a bucket or a queue, and the form on the board. */
 export const RESUMING = { key: KEY, generation: GENERATION, ...BY_HAND } as const;
 export const RESUME_FORM = {
   title: "Resume {name}",
@@ -99,7 +105,7 @@ export const RESUME_FORM = {
   done: "{name} is running again.",
 } as const;
 
-/** The same for a pause. */
+/** The fields for pausing a bucket or a queue, and the form on the board. */
 export const PAUSING = { forMs: FOR_MS, ...RESUMING } as const;
 export const PAUSE_FORM = {
   title: "Pause {name}",
@@ -117,7 +123,10 @@ export const DATA: z.ZodDefault<z.ZodBoolean> = field(
   { flags: "--data", reads: "text", help: "with the data, which may be private" },
 );
 
-/** `most` applies to HTTP and MCP. The command line allows up to 1,000. */
+/**
+ * A field for the most results. `most` applies to HTTP and MCP. The command line allows up to
+ * 1,000.
+ */
 export const limitField = (usual: number, most: number): z.ZodDefault<z.ZodInt> =>
   z.int().min(1).max(1_000).default(usual).describe("The most results.").meta({ maximum: most });
 
@@ -132,7 +141,7 @@ export const STATE: Field<string> = z
   .optional()
   .describe(`Only jobs in this state: ${JOB_STATES.join(", ")}.`);
 
-/** Selects dead letters. */
+/** The fields that select dead letters. */
 export const FAILED_FILTER: {
   readonly key: typeof KEY;
   readonly name: Field<string>;

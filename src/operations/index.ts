@@ -14,7 +14,7 @@ export const OPERATIONS: readonly AnyOperation[] = [
   ...CHANGE_OPERATIONS,
 ];
 
-/** Runs an operation by its name, for routes that are written by hand. */
+/** Runs an operation by its name, for routes that are not created from the list. */
 export async function performNamed<Result>(
   name: string,
   door: Door,

@@ -31,7 +31,7 @@ const LOOK = { needs: "view", undoable: false } as const;
 const SHOWS_DATA = { names: "of the target", data: "on request" } as const;
 const NO_DATA = { names: "of the target", data: "never" } as const;
 
-/** Returns the facts of a job, with its data and result only if requested. */
+/** Returns the facts of a job. Includes its data and result only if requested. */
 function factsOf(job: QueuedJob<unknown>, withData: boolean) {
   const { id, name, key, priority, attempts, attemptsMade, dedupeId } = job;
   const { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs } = job;
@@ -47,7 +47,7 @@ async function lookAt(job: QueuedJob<unknown>, withData: boolean) {
 
 type Looked = Awaited<ReturnType<typeof lookAt>>;
 
-/** Returns the status of a job for its producers. */
+/** Returns the status of a job for the producers of that job. */
 export async function statusOfJob(job: QueuedJob<unknown>): Promise<object> {
   return flat(await lookAt(job, false));
 }
@@ -57,12 +57,12 @@ function flat({ job, state, why, eta }: Looked): object {
   const startsInMs = eta?.startsInMs;
   return {
     ...facts,
-    // A done job that is no longer kept has only its id.
+    // The job is done and no longer kept. Only its id is known.
     state: state ?? "gone",
     position: eta?.position,
     startsInMs,
     startsAtMs: startsInMs === undefined ? undefined : Math.round(Date.now() + startsInMs),
-    // Why no start can be predicted.
+    // The reason why no start can be predicted.
     noStart: eta?.reason,
     waitsFor: why?.waitsFor,
   };
@@ -316,7 +316,7 @@ function showFailed(
   ];
 }
 
-/** Selects one dead letter, several by their ids, or all that match. */
+/** The fields that select dead letters: one by its id, several by their ids, or all that match. */
 const WHICH = {
   id: z.string().optional().describe("One dead letter. Filters are then ignored."),
   ids: z.array(z.string()).optional().describe("Several dead letters, instead of a filter."),
@@ -353,7 +353,10 @@ function assertOneChoice(where: string, { id, ids, all, ...filter }: Which): voi
   });
 }
 
-/** Changes dead letters. `missing` lists the ids that belong to no dead letter. */
+/**
+ * Changes the selected dead letters. In the result, `missing` lists the ids that belong to no dead
+ * letter.
+ */
 async function onDeadLetters(
   { id, ids = id === undefined ? undefined : [id], all: _all, ...filter }: Which,
   act: (one: string | FailedFilter) => Promise<number>,
@@ -369,7 +372,10 @@ async function onDeadLetters(
   return { count, missing };
 }
 
-/** Reads the selection from the command line. All dead letters need `--all`. */
+/**
+ * Reads the selection of dead letters from the command line. Selecting all dead letters requires
+ * `--all`.
+ */
 const BY_COMMAND = {
   args: ["queue"],
   hidden: ["id", "ids"],
@@ -398,9 +404,10 @@ const BY_COMMAND = {
 } as const;
 
 /**
- * Checks the body of `/v1`, where `{}` selects all dead letters.
+ * Checks a request body of `/v1`, where `{}` selects all dead letters.
  *
- * @throws {@link InvalidOptionError} when there is no body, or an id beside a filter.
+ * @throws {@link InvalidOptionError} when there is no body, or the body combines an id with a
+ * filter.
  */
 function assertReplayBody(body: unknown): void {
   if (body === undefined || body === null) {

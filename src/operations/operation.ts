@@ -1,6 +1,6 @@
 /**
- * An operation is one thing that an operator can look at or change. The HTTP route, the command, the
- * form of the board and the MCP tool follow from its declaration.
+ * Declares operations. An operation is one thing that an operator can look at or change. Its
+ * declaration defines the HTTP route, the command, the form on the board and the MCP tool.
  */
 import * as z from "zod";
 import { InvalidOptionError, type ErrorCode } from "../core/errors.ts";
@@ -18,13 +18,16 @@ import type { Shown } from "./text.ts";
 export type Needs = "view" | "act" | "enqueue";
 
 /**
- * Which names and data the result shows.
+ * The names and the data that the result may contain.
  *
- * `names`: `"of the target"`, which must be in the scope of the caller. `"in the scope"`: `run` leaves
- * out all others. `"of processes"`: every caller may see them.
+ * `names`:
  *
- * `data`: whether the result can contain data of customers. `"on request"`: only with the field
- * `data`, which callers with the role `view` may not use.
+ * - `"of the target"`: only the target, which must be in the scope of the caller.
+ * - `"in the scope"`: `run` leaves out all names outside the scope.
+ * - `"of processes"`: every caller may see the names.
+ *
+ * `data`: whether the result can contain customer data. `"on request"` means only if the field
+ * `data` is set. Callers with the role `view` may not set it.
  */
 interface Privacy {
   readonly names: "of the target" | "in the scope" | "of processes";
@@ -33,55 +36,58 @@ interface Privacy {
 
 type Target = "bucket" | "queue" | "job" | "endpoint" | "sender" | "all";
 
-/** A second path of the same operation, for older clients. */
+/** A second HTTP path of the same operation, for older clients. */
 export interface OtherPath<Result> {
   readonly path: string;
   readonly needs?: Needs;
-  /** Converts the result for this path. Defaults to the same result. */
+  /** Converts the result for this path. By default, the result is not converted. */
   shape?(result: NoInfer<Result>): object;
   readonly summary?: string;
   /** The JSON Schema of the converted result. */
   readonly output?: object;
-  /** Defaults of fields that differ. */
+  /** Fields whose defaults differ on this path. */
   readonly defaults?: Readonly<Record<string, unknown>>;
   /** Rejects bodies that are invalid only for this path. */
   readonly check?: (body: unknown) => void;
 }
 
 export interface CommandLine<Result> {
-  /** The command and its arguments: `"pause <name>"`. Two operations may share a command if the second has a `when`. */
+  /**
+   * The command and its arguments: `"pause <name>"`. Two operations may share a command if the
+   * second one has a `when`.
+   */
   readonly command: string;
   /** What the command does. Defaults to the summary. */
   readonly about?: string;
-  /** The fields of the arguments, in order. Defaults to the names of the arguments. */
+  /** The fields that the arguments set, in order. Defaults to the names of the arguments. */
   readonly args?: readonly string[];
-  /** Selects this operation, of two with one command, if the flag or the argument is given. */
+  /** If two operations share a command, this flag or argument selects this operation. */
   readonly when?: "--queue" | "[job]";
   readonly examples: readonly string[];
-  /** Values of fields that differ from the defaults. */
+  /** Fields whose defaults differ on the command line. */
   readonly defaults?: Readonly<Record<string, unknown>>;
-  /** Fields without an option. `read` creates them. */
+  /** Fields that have no option. `read` creates them. */
   readonly hidden?: readonly string[];
-  /** Options that are not fields: their flags and help. */
+  /** Options that are not fields, as flags and help texts. */
   readonly options?: readonly (readonly [flags: string, help: string])[];
-  /** Creates fields from options and arguments. */
+  /** Creates fields from the options and arguments. */
   readonly read?: (
     options: Readonly<Record<string, unknown>>,
     args: readonly unknown[],
   ) => Readonly<Record<string, unknown>>;
-  /** Why the command needs `--yes`. */
+  /** The reason why the command needs `--yes`. */
   readonly confirm?: string;
-  /** Runs instead of the operation, if the command line prints other facts. */
+  /** Runs in place of the operation, if the command line prints other facts. */
   readonly run?: (
     context: Context,
     input: Readonly<Record<string, unknown>>,
     more: CommandRun,
   ) => unknown;
-  /** The value to print, also with `--json`. Defaults to the result. */
+  /** Returns the value to print, also with `--json`. Defaults to the result. */
   result?(result: NoInfer<Result>, input: Readonly<Record<string, unknown>>): unknown;
   /** Formats the printed value for people. */
   show(printed: unknown, input: Readonly<Record<string, unknown>>): Shown;
-  /** Throws, after printing, if a part failed. */
+  /** Runs after printing. Throws if a part of the operation failed. */
   after?(result: NoInfer<Result>, input: Readonly<Record<string, unknown>>): void;
 }
 
@@ -91,7 +97,10 @@ interface CommandRun {
   readonly perform: () => Promise<unknown>;
 }
 
-/** The texts and fields of this operation's dialog on the board. `{name}` in a text stands for the target's name. */
+/**
+ * The texts and fields of this operation's dialog on the board. `{name}` in a text is replaced by
+ * the target's name.
+ */
 interface Form {
   readonly title: string;
   readonly fields: readonly string[];
@@ -101,7 +110,10 @@ interface Form {
 }
 
 export interface Operation<Schema extends z.ZodObject = z.ZodObject, Result = unknown> {
-  /** `"queue.pause"`. The part after the dot is the action in the change log. */
+  /**
+   * The name of the operation: `"queue.pause"`. The part after the dot is the action in the change
+   * log.
+   */
   readonly name: string;
   readonly target: Target;
   readonly summary: string;
@@ -111,11 +123,14 @@ export interface Operation<Schema extends z.ZodObject = z.ZodObject, Result = un
   readonly output: object;
   readonly needs: Needs;
   readonly privacy: Privacy;
-  /** True if `undo` of the target can undo the change. */
+  /** True if `undo` can undo the change. */
   readonly undoable: boolean;
   run(context: Context, input: z.output<Schema>): Promise<Result>;
   readonly http: {
-    /** `"POST /api/v1/queues/:queue/pause"`; parameters, query and body contain the fields. */
+    /**
+     * The method and path of the HTTP route: `"POST /api/v1/queues/:queue/pause"`. The fields come
+     * from the path parameters, the query and the body.
+     */
     readonly path: string;
     readonly tag: string;
     readonly also?: readonly OtherPath<Result>[];
@@ -133,16 +148,16 @@ export function operation<Schema extends z.ZodObject, Result>(
   return declared;
 }
 
-/** The caller of an operation, and its rights. */
+/** The caller of an operation, and the caller's rights. */
 export interface Caller {
-  /** Returns the author of a change. The input may contain a name. */
+  /** Returns the author of a change. `said` is the name that the input contains, if any. */
   readonly by: (said?: string) => string;
   readonly mayUse: (needs: Needs) => boolean;
   readonly mayBucket: (name: string) => boolean;
   readonly mayQueue: (name: string) => boolean;
 }
 
-/** What the HTTP API, the command line or MCP pass to an operation. */
+/** The context that the HTTP API, the command line or MCP passes to an operation. */
 export interface Door {
   readonly sluice: Sluice;
   readonly facts: Facts;
@@ -153,17 +168,17 @@ export interface Door {
     readonly by: string;
     readonly target: Readonly<Record<string, unknown>>;
   }) => void;
-  /** Receives the error if a read after a change fails. Without it, the call fails. */
+  /** Receives the error if a read after a change fails. Without this function, the call fails. */
   readonly warn?: (error: unknown) => void;
 }
 
 export interface Context extends Door {
-  /** The author and reason of this change. */
+  /** The author and the reason of this change. */
   readonly byHand: WhoAndWhy;
   readonly bucket: (name: string) => Promise<Bucket>;
   readonly queue: (name: string) => Promise<Queue<unknown>>;
   readonly sender: (name: string) => Promise<FoundWebhooks>;
-  /** Waits for a read after a change. Returns undefined if it fails. */
+  /** Waits for a read after a change. Returns undefined if the read fails. */
   beside<Read>(reading: Promise<Read>): Promise<Read | undefined>;
 }
 
@@ -174,11 +189,11 @@ type RefusalCode =
   | "ERR_SENDER_MISSING"
   | "ERR_FORBIDDEN";
 
-/** The target does not exist, or the caller does not have the right. */
+/** Thrown when the target does not exist, or the caller lacks the right. */
 export class RefusedError extends Error {
   override readonly name = "RefusedError";
   readonly code: RefusalCode;
-  /** The name that does not exist. */
+  /** The name that does not exist. Undefined for all other refusals. */
   readonly missing: string | undefined;
 
   constructor(code: RefusalCode, message: string, missing?: string) {
@@ -195,7 +210,7 @@ export function jobMissing(queue: string, id: string): RefusedError {
   );
 }
 
-/** Returns the field with the bucket or queue that must be in the scope of the caller. */
+/** Returns the field that names a bucket or queue, which must be in the scope of the caller. */
 export function scopeOf({ target }: AnyOperation): "bucket" | "queue" | "sender" | undefined {
   if (target === "all") return undefined;
   if (target === "bucket") return target;
@@ -205,7 +220,7 @@ export function scopeOf({ target }: AnyOperation): "bucket" | "queue" | "sender"
 /**
  * Runs an operation for a caller.
  *
- * @throws {@link RefusedError} when the caller does not have the right, or the target does not exist.
+ * @throws {@link RefusedError} when the caller lacks the right, or the target does not exist.
  * @throws {@link InvalidOptionError} when the input can never work.
  */
 export async function perform(
@@ -218,7 +233,7 @@ export async function perform(
   const input = readOptions(called.name, schema, given) as Record<string, unknown>;
   assertMay(called, door.caller, { ...input, needs });
   const { by, why, ...rest } = input as { by?: string; why?: string; reason?: string };
-  // For dead letters, `reason` is a filter.
+  // In operations on dead letters, `reason` is a filter and not the reason of the change.
   const saysReason = (schema.shape as Record<string, unknown>)["reason"] === REASON;
   if (saysReason && why !== undefined && rest.reason !== undefined) {
     const remedy = "leave it out, since there is a reason; why is its old name";
@@ -271,7 +286,7 @@ function assertMay(
   const name = scope === undefined ? undefined : String(input[scope]);
   if (name !== undefined) assertInScope(caller, scope === "bucket" ? "bucket" : "queue", name);
   const { data } = called.privacy;
-  // Producers know the data of jobs.
+  // Callers that enqueue may see the data, because producers know the data of jobs.
   if (data === "never" || input["data"] !== true) return;
   if (caller.mayUse("act") || caller.mayUse("enqueue")) return;
   throw new RefusedError(
@@ -302,7 +317,7 @@ function found<Found>(
   throw new RefusedError(code, `There is no ${words} ${JSON.stringify(name)}.`, name);
 }
 
-/** Returns the JSON Schema of an input, for OpenAPI, forms and tools. */
+/** Returns the JSON Schema of an operation's input, for OpenAPI, forms and tools. */
 export function inputSchemaOf({ input }: AnyOperation): {
   readonly properties: Readonly<Record<string, object>>;
   readonly required: readonly string[];

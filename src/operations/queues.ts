@@ -69,7 +69,7 @@ const queues = operation({
     const mine = page.queues.filter(({ name }) => caller.mayQueue(name));
     const found = await Promise.all(
       mine.map(async (listed) => {
-        // A queue that cannot be read does not hide the others.
+        // List the other queues even if one queue cannot be read.
         try {
           return { ...listed, status: await (await sluice.findQueue(listed.name))?.status() };
         } catch (error) {
@@ -101,7 +101,7 @@ const queues = operation({
   },
 });
 
-/** Reads all pages, without the status, which needs a forecast for each queue. */
+/** Reads all pages of queues. Leaves out the status, which needs a forecast for each queue. */
 async function allQueues({ sluice }: Pick<Context, "sluice">): Promise<readonly ListedQueue[]> {
   const found: ListedQueue[] = [];
   for (let afterQueue: string | undefined, isFirst = true; isFirst || afterQueue !== undefined;) {
@@ -286,7 +286,7 @@ async function changed(
   return undone === undefined ? now : { undone, ...now };
 }
 
-/** Prints the pauses after the change. */
+/** The command line prints the pauses after the change. */
 const PAUSES: Pick<CommandLine<Steered>, "args" | "when" | "examples" | "result" | "show"> = {
   args: ["queue"],
   when: "--queue",

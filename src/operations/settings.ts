@@ -1,21 +1,21 @@
-/** Settings of a queue on the command line. */
+/** Reads queue settings from the command line. */
 import { InvalidOptionError } from "../core/errors.ts";
 import { SETTING_NAMES } from "../core/input/queue-settings.ts";
 
 /**
- * Reads settings of a queue, by the names that `sluice queue` shows. `defaults.attempts=3` becomes
- * `{ defaults: { attempts: 3 } }`. A value may be JSON: `weights=[{"acme":3},null]`.
+ * Reads queue settings by the names that `sluice queue` shows. `defaults.attempts=3` becomes `{
+ * defaults: { attempts: 3 } }`. A value may be JSON: `weights=[{"acme":3},null]`.
  *
  * @throws {@link InvalidOptionError} when a setting has no value, is unknown, or appears twice.
  */
 export function settingsOf(given: readonly string[]): Readonly<Record<string, unknown>> {
-  // A key may be called `__proto__`.
+  // Create objects without a prototype, because a key may be called `__proto__`.
   const make = (): Record<string, unknown> => Object.create(null) as Record<string, unknown>;
   const settings = make();
   for (const text of given) {
     const [, path = "", said = ""] = /^([^=]+)=(.+)$/s.exec(text) ?? [];
     if (path === "") throw wrongSetting(text, "give a name and a value, such as maxBacklog=500");
-    // The name of a key may contain dots.
+    // Do not split the name of a key, because it may contain dots.
     const names = path.startsWith("weights.")
       ? ["weights", path.slice("weights.".length)]
       : path.split(".");
@@ -42,7 +42,7 @@ export function settingsOf(given: readonly string[]): Readonly<Record<string, un
 const ONCE = "remove it: another --setting has the same name, or contains it";
 
 function inside(value: unknown, text: string): Record<string, unknown> {
-  // Only objects from this function have no prototype.
+  // Only the objects that `settingsOf` creates have no prototype.
   if (typeof value === "object" && value !== null && Object.getPrototypeOf(value) === null) {
     return value as Record<string, unknown>;
   }

@@ -1,4 +1,6 @@
-/** The JSON Schemas of results. An unknown field is left out, never `null`. */
+/**
+ * The JSON Schemas of results. Results leave out unknown fields instead of setting them to `null`.
+ */
 export const TEXT = { type: "string" };
 export const NUMBER = { type: "number" };
 export const COUNT = { type: "integer", minimum: 0 };
@@ -8,13 +10,13 @@ const KEY = { anyOf: [TEXT, { type: "array", items: TEXT }] };
 const text = (description: string): object => ({ type: "string", description });
 const count = (description: string): object => ({ type: "integer", minimum: 0, description });
 const number = (description: string): object => ({ type: "number", description });
-/** A time that may have no end. */
+/** The schema of a time that may have no end. */
 const endless = (description: string): object => ({
   anyOf: [{ type: "number" }, { const: "forever" }],
   description: `${description} "forever" if it has no end.`,
 });
 
-/** An object. A field whose name ends with `?` may be missing. */
+/** The schema of an object. A field whose name ends with `?` may be missing. */
 export const object = (fields: Readonly<Record<string, object>>): object => {
   const names = Object.keys(fields);
   const properties = Object.entries(fields).map(([name, schema]) => [plain(name), schema]);
@@ -109,7 +111,7 @@ const STATUS_FIELDS = {
   toldBy: list(REPORT),
 };
 
-/** A bucket without the state of each limit. */
+/** The schema of a bucket without the state of each limit. */
 export const BRIEF: object = object(STATUS_FIELDS);
 export const STATUS: object = object({ ...STATUS_FIELDS, limits: list(LIMIT) });
 
@@ -165,7 +167,7 @@ export const QUEUE_CHANGE: object = object({
   "failed?": text("Why it failed, or stopped early."),
 });
 
-/** A change of a bucket, a queue or an endpoint. */
+/** The schema of a change of a bucket, a queue or an endpoint. */
 export const LOGGED_CHANGE: object = { anyOf: [CHANGE, QUEUE_CHANGE] };
 
 export const UNREACHABLE: object = list(
@@ -335,7 +337,7 @@ export const ENDPOINT: object = object({
   status: ENDPOINT_STATUS,
 });
 
-/** A job for its producers. */
+/** The schema of a job as its producers see it. */
 export const JOB_STATUS: object = {
   type: "object",
   required: ["id"],

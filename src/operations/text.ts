@@ -12,7 +12,7 @@ interface ShownTable {
 /** The output of a command: lines and tables. */
 export type Shown = string | readonly (string | ShownTable)[];
 
-/** Formats names and values, one per line: `"cap:        100/s"`. */
+/** Formats names and values, one pair per line: `"cap:        100/s"`. */
 export function factLines(facts: readonly (readonly [string, string])[], width: number): string[] {
   return facts.map(([name, value]) => `${`${name}:`.padEnd(width)}${value}`);
 }
@@ -23,7 +23,7 @@ export function sayInJson(_name: string, value: unknown): unknown {
   return value === Infinity ? "forever" : value;
 }
 
-/** `1500` as `"1.5 s"`. */
+/** Formats ms: `1500` becomes `"1.5 s"`. */
 export function duration(ms: number): string {
   if (ms === Infinity) return "forever";
   if (ms < 1_000) return `${Math.round(ms)} ms`;
@@ -51,19 +51,19 @@ export function keyText(key: Key | undefined): string {
   return key === undefined ? "-" : typeof key === "string" ? key : JSON.stringify(key);
 }
 
-/** `"1 job"`, `"2 jobs"`. */
+/** Formats a count with its noun: `"1 job"`, `"2 jobs"`. */
 export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
 
-/** Formats who set an override, when and for how long. */
+/** Formats who set an override, when it was set and how long it lasts. */
 export function byText({ by, reason, atMs, endsInMs }: SetBy): string {
   const why = reason === undefined ? "" : `, "${reason}"`;
   const end = endsInMs === Infinity ? "until it is changed" : `for another ${duration(endsInMs)}`;
   return `by ${by}${why}, since ${new Date(atMs).toISOString()}, ${end}`;
 }
 
-/** What a job waits for, in words. */
+/** The text for each thing that a job can wait for. */
 export const WAIT_REASONS: Readonly<Record<WaitsFor, string>> = {
   delay: "its time has not come",
   retry: "its next attempt is not due yet",
@@ -80,7 +80,10 @@ export const WAIT_REASONS: Readonly<Record<WaitsFor, string>> = {
   lane: "there is room, and it waits for its turn and a worker",
 };
 
-/** `"a limit of the bucket has no room (100/s), until 2026-01-01T00:00:00.000Z"`. */
+/**
+ * Explains why a job waits: `"a limit of the bucket has no room (100/s), until
+ * 2026-01-01T00:00:00.000Z"`.
+ */
 export function whySentence(why: JobExplanation | undefined): string {
   if (why === undefined) return "it has started in the meantime";
   const { waitsFor, limit, untilMs } = why;
@@ -89,12 +92,12 @@ export function whySentence(why: JobExplanation | undefined): string {
   return `${WAIT_REASONS[waitsFor]}${which}${end}`;
 }
 
-/** Formats why a job waits, with its position and expected start if others start before it. */
+/** Explains why a job waits. Adds its position and expected start if other jobs start before it. */
 export function whyText(why: JobExplanation | undefined, eta?: JobEta): string {
   if (why === undefined) return "it runs, or has ended";
   const { waitsFor, limit, untilMs } = why;
   const what = limit === undefined ? waitsFor : `${waitsFor}: ${limit}`;
-  // Another job gets the next slot of the limit.
+  // The next slot of the limit goes to another job.
   if (eta?.startsInMs !== undefined && eta.position > 0) {
     const others = eta.position === 1 ? "1 job starts" : `${eta.position} jobs start`;
     return `${what}; ${others} before it, which is expected to start in ${duration(eta.startsInMs)}`;

@@ -6,23 +6,23 @@ import type { ServerLogger } from "./app/server-app.ts";
 import { GRPC, type GrpcOptions, type ReadGrpcOptions } from "./decide/envoy/options.ts";
 import { readForwards, type ForwardOptions, type ReadForward } from "./forward/options.ts";
 
-/** A token, with its role and the buckets and queues of its scope. */
+/** A token, with its role and its scope: the buckets and queues that it may use. */
 export interface TokenOptions {
   /**
    * The value in `Authorization: Bearer …`: at least 8 visible ASCII characters. Use 32 random
-   * ones.
+   * characters.
    */
   readonly token: string;
   /**
-   * `"view"` reads. `"act"` also changes things, and may do everything else. `"call"` draws and
-   * enqueues, for services, and cannot read anything.
+   * The role of the token. `"view"` may read. `"act"` may do everything, including changes.
+   * `"call"` is for services: it draws and enqueues, and cannot read anything.
    */
   readonly role: "view" | "act" | "call";
   /** The owner of the token, as shown in the change log. */
   readonly name?: string | undefined;
-  /** The names of the buckets in its scope, or `["*"]`. Defaults to all. */
+  /** The names of the buckets in the token's scope, or `["*"]`. Defaults to all. */
   readonly buckets?: readonly string[] | undefined;
-  /** The names of the queues in its scope, or `["*"]`. Defaults to all. */
+  /** The names of the queues in the token's scope, or `["*"]`. Defaults to all. */
   readonly queues?: readonly string[] | undefined;
 }
 
@@ -34,47 +34,50 @@ export interface TlsOptions {
 }
 
 export interface ServerOptions {
-  /** The port; 0 picks a free one. Defaults to 3010. */
+  /** The port; 0 picks a free port. Defaults to 3010. */
   readonly port?: number | undefined;
   /** The address to listen on. Defaults to `"127.0.0.1"`, which only this machine can reach. */
   readonly host?: string | undefined;
   /** The path of a Unix socket to listen on, in place of host and port. */
   readonly socket?: string | undefined;
   /**
-   * The address in browsers, if a proxy gives the server another one:
+   * The address that browsers use, if a proxy gives the server another address:
    * `"https://ops.example.com/sluice/"`. Only pages of this address may change things. Defaults to
    * the `Host` of each request.
    */
   readonly publicUrl?: string | undefined;
   /**
-   * Whether `X-Forwarded-For`, `-Host` and `-Proto` are trusted: from every proxy (`true`), or from
-   * addresses and networks (`"10.0.0.0/8"`, or a list). With `true`, clients must reach the server
-   * only through a proxy, because clients can send these headers too. Defaults to false.
+   * Whether `X-Forwarded-For`, `-Host` and `-Proto` are trusted: from every proxy (`true`), or only
+   * from these addresses and networks (`"10.0.0.0/8"`, or a list). With `true`, let clients reach
+   * the server only through a proxy, because clients can send these headers too. Defaults to false.
    */
   readonly trustProxy?: boolean | string | readonly string[] | undefined;
   /**
-   * How long an idle connection stays open. Set it above the idle timeout of a load balancer in
-   * front, which would otherwise send requests on closed connections: 620000 for Google's, which
-   * keeps them for 600 s. Defaults to 72000.
+   * How long an idle connection stays open, in ms. Set it above the idle timeout of a load balancer
+   * in front of the server. Otherwise the load balancer sends requests on closed connections. For
+   * Google's load balancer, which keeps idle connections for 600 s, use 620000. Defaults to 72000.
    */
   readonly keepAliveTimeoutMs?: number | undefined;
   /** Serves over TLS. Defaults to plain HTTP. */
   readonly tls?: TlsOptions | undefined;
-  /** The accepted tokens. Required unless `insecureLocal` is given. */
+  /** The accepted tokens. Required unless `insecureLocal` is set. */
   readonly tokens?: readonly TokenOptions[] | undefined;
-  /** Allows everything without a token. Only on loopback or a Unix socket. Defaults to false. */
+  /**
+   * Allows everything without a token. Possible only on loopback or a Unix socket. Defaults to
+   * false.
+   */
   readonly insecureLocal?: boolean | undefined;
   /**
    * A pino logger, or a compatible one; `false` disables logging. Defaults to JSON lines on stdout.
    */
   readonly logger?: ServerLogger | false | undefined;
   /**
-   * The most bytes of a request's body. Defaults to 1048576 (1 MiB). Forwarded requests have no
-   * limit.
+   * The maximum size of a request body in bytes. Defaults to 1048576 (1 MiB). Forwarded requests
+   * have no limit.
    */
   readonly bodyLimit?: number | undefined;
   /**
-   * Reverse proxies that hold each request until its slot, by name. `{ openai: { to:
+   * Reverse proxies, by name. A reverse proxy holds each request until its slot. `{ openai: { to:
    * "https://api.openai.com" } }` serves the paths below `/openai/`. Defaults to none.
    */
   readonly forward?: Readonly<Record<string, ForwardOptions>> | undefined;
@@ -87,7 +90,7 @@ export interface ServerOptions {
 
 /** The options of a server, with all defaults filled in. */
 export interface ReadServerOptions extends Omit<ServerOptions, "publicUrl"> {
-  /** Its path ends with a slash. */
+  /** The public URL. Its path ends with a slash. */
   readonly publicUrl: URL | undefined;
   readonly port: number;
   readonly host: string;
@@ -119,12 +122,12 @@ const PROXIES = {
 };
 const PROXY = z.string(PROXIES).refine(areProxies, PROXIES);
 
-/** Fields of a token that are not secret. */
+/** Fields of a token whose values are not secret. */
 const PLAIN_FIELDS: ReadonlySet<string> = new Set(["role", "name", "buckets", "queues"]);
 
 const TOKEN = z.strictObject(
   {
-    // A token from a file ends with a line break.
+    // Trim the token, because a token from a file ends with a line break.
     token: z
       .string(A_TOKEN)
       .trim()
@@ -172,7 +175,7 @@ function asFolder(text: string): URL {
   return url;
 }
 
-/** Checks addresses and networks separated by commas, as Fastify accepts them. */
+/** Checks a comma-separated list of addresses and networks, in the form that Fastify accepts. */
 function areProxies(text: string): boolean {
   return text.split(",").every((part) => {
     const [address = "", bits, ...rest] = part.trim().split("/");
@@ -195,8 +198,8 @@ function isLogger(value: unknown): boolean {
 }
 
 /**
- * @throws {@link InvalidOptionError} when an option can never work, or the server would need no
- * token.
+ * @throws {@link InvalidOptionError} when an option can never work, or the options would open the
+ * server to everybody without a token.
  */
 export function readServerOptions(where: string, given: unknown): ReadServerOptions {
   const read = readOptions(where, SERVER_OPTIONS, given, isSecret) as ServerOptions &

@@ -11,7 +11,9 @@ import { STATUS_OF_CODE, type Problem, type ProblemCode } from "./app/codes.ts";
 
 export { STATUS_OF_CODE };
 
-/** An expected error response, such as "not found" or "forbidden", which is not a fault of the server. */
+/**
+ * An expected error response, such as "not found" or "forbidden". It is not a fault of the server.
+ */
 export class HttpProblem extends Error {
   override readonly name = "HttpProblem";
   readonly code: ProblemCode;
@@ -26,7 +28,7 @@ export class HttpProblem extends Error {
   }
 }
 
-/** Errors that Fastify raises itself, by their status. */
+/** The errors that Fastify raises itself, by HTTP status. */
 const REFUSED: Readonly<Record<number, readonly [code: ProblemCode, detail?: string]>> = {
   413: ["ERR_BODY_TOO_LARGE"],
   414: ["ERR_PATH_TOO_LONG", "A part of the path is too long."],
@@ -39,7 +41,7 @@ export function problemOf(error: unknown): Problem {
   if (error instanceof SluiceError) return ofSluice(error);
   const { statusCode = 500, message = "" } = error as Partial<FastifyError>;
   const isRefused = error instanceof Error && statusCode >= 400 && statusCode < 500;
-  // The message may reveal internals, so it is only logged.
+  // The message is only logged, because it may reveal internals.
   if (!isRefused) return describe("ERR_INTERNAL", "The server failed; its log says why.");
   const [code, detail = message] = REFUSED[statusCode] ?? ["ERR_BAD_REQUEST"];
   return describe(code, detail);
@@ -76,7 +78,7 @@ function textOf(problem: Problem): string {
   try {
     return JSON.stringify(problem, sayInJson);
   } catch {
-    // The value may be nested too deeply for JSON.
+    // Describe the value, because it may be nested too deeply for JSON.
     return JSON.stringify({ ...problem, value: describeValue(problem.value) });
   }
 }
@@ -99,7 +101,10 @@ const UNREAD: Readonly<Record<string, readonly [code: ProblemCode, detail: strin
   HPE_HEADER_OVERFLOW: ["ERR_HEADERS_TOO_LARGE", "The headers of the request are too long."],
 };
 
-/** Answers bytes that are not HTTP, and closes the connection, because the start of the next request is unknown. */
+/**
+ * Responds to bytes that are not HTTP. Closes the connection, because the start of the next request
+ * is unknown.
+ */
 export function rejectUnparsed(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === "ECONNRESET" || socket.destroyed) return;
   const [code, detail] = UNREAD[error.code ?? ""] ?? [
@@ -119,7 +124,10 @@ export function rejectUnparsed(error: Error & { readonly code?: string }, socket
   socket.destroySoon();
 }
 
-/** Answers an `Expect` other than `100-continue`, and closes the connection, because the body may never arrive. */
+/**
+ * Responds to an `Expect` other than `100-continue`. Closes the connection, because the body may
+ * never arrive.
+ */
 export function refuseExpectation(_request: IncomingMessage, response: ServerResponse): void {
   const problem = describe(
     "ERR_EXPECTATION_FAILED",
@@ -162,7 +170,10 @@ function remedyFor({ keyword, message, params }: SchemaIssue): string {
   return words === undefined ? `it ${message ?? "has the wrong form"}` : `give ${words}`;
 }
 
-/** The name of an unknown field. It is probably the reason why another field is missing. */
+/**
+ * Returns the name of an unknown field. A misspelled field is probably the reason why another field
+ * is missing.
+ */
 function unknownFieldOf(issue: SchemaIssue): string | undefined {
   const { keyword, params, data, parentSchema: schema } = issue;
   if (keyword === "additionalProperties") return String(params["additionalProperty"]);
@@ -201,7 +212,7 @@ function invalidRequest(issues: readonly SchemaIssue[], part: string): InvalidOp
   });
 }
 
-/** Handles all errors of this server and its plugins, and requests without a route. */
+/** Handles all errors of this server and its plugins, and all requests without a route. */
 export function installProblems(app: FastifyInstance): void {
   app.setSchemaErrorFormatter((issues, part) => invalidRequest(issues as SchemaIssue[], part));
   app.setErrorHandler((error, request: FastifyRequest, reply) => {
@@ -225,7 +236,7 @@ export function installProblems(app: FastifyInstance): void {
   });
 }
 
-/** Finds the methods of the routes that match a path. */
+/** Returns a function that finds the methods of the routes that match a path. */
 function watchRoutes(app: FastifyInstance): (path: string) => readonly string[] {
   const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = [];
   app.addHook("onRoute", ({ url, method }) => {

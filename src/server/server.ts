@@ -39,9 +39,12 @@ import { jobRoutes } from "./decide/jobs.ts";
 import { slotRoutes } from "./decide/slot-routes.ts";
 import { createGivenSlots } from "./decide/slots.ts";
 
-/** Serves a sluice over HTTP. End it with `close()`. */
+/** Serves a sluice over HTTP until `close()`. */
 export interface SluiceServer {
-  /** The Fastify server, for custom routes. Each states its `needs` in its `config`. */
+  /**
+   * The Fastify server, for custom routes. Each custom route states the permission that it `needs`
+   * in its `config`.
+   */
   readonly app: ServerApp;
   /**
    * Starts listening.
@@ -49,21 +52,26 @@ export interface SluiceServer {
    * @throws an error of Node when the address is in use or forbidden.
    */
   listen(): Promise<{
-    /** `"http://127.0.0.1:3010"`. For a socket, `"unix:/run/sluice.sock"`. */
+    /**
+     * The URL of the server: `"http://127.0.0.1:3010"`. For a socket, `"unix:/run/sluice.sock"`.
+     */
     readonly url: string;
-    /** The address of gRPC: `"127.0.0.1:8081"`. Undefined without gRPC. */
+    /** The address of the gRPC service: `"127.0.0.1:8081"`. Undefined without gRPC. */
     readonly grpc: string | undefined;
   }>;
-  /** Stops accepting requests, and waits up to ten seconds for those in progress. The sluice stays open. */
+  /**
+   * Stops accepting requests, and waits up to ten seconds for requests in progress. The sluice
+   * stays open.
+   */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
- * Creates a server for a sluice. It listens after `listen()`.
+ * Creates a server for a sluice. Call `listen()` to start it.
  *
- * @throws {@link InvalidOptionError} when an option can never work, or there are neither tokens nor `insecureLocal` on
- * loopback.
+ * @throws {@link InvalidOptionError} when an option can never work, or when there are no tokens and
+ * the server is not on loopback with `insecureLocal`.
  */
 export async function createServer(
   sluice: Sluice,
@@ -173,10 +181,12 @@ const DESCRIPTION = {
   security: [{ token: [] }],
 } satisfies FastifyDynamicSwaggerOptions["openapi"];
 
-/** How long requests in progress may take when the server closes. */
+/** How long the server waits for requests in progress when it closes. */
 const CLOSE_MS = 10_000;
 
-/** Fastify returns the first address of a wildcard. URLs need brackets around an IPv6 address. */
+/**
+ * Fastify returns the first address for a wildcard host. URLs need brackets around an IPv6 address.
+ */
 function urlOf(listening: string, { host }: ReadServerOptions): string {
   const url = new URL(listening);
   if (host === "localhost" || !isLoopback(host)) return url.origin;
@@ -184,7 +194,7 @@ function urlOf(listening: string, { host }: ReadServerOptions): string {
   return url.origin;
 }
 
-/** Removes the socket file of a killed process, on which no process listens. */
+/** Removes a socket file that a killed process left. No process listens on such a socket. */
 async function removeDeadSocket(path: string): Promise<void> {
   const isSocket = await lstat(path).then(
     (found) => found.isSocket(),

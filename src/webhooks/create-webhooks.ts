@@ -38,17 +38,21 @@ import type { OwnedBucket } from "../throttle/bucket.ts";
 import { markWithoutCalls } from "../throttle/slot/job-slot.ts";
 
 /**
- * Sends webhooks to the endpoints of tenants. It emits the events of the workers in this process.
+ * Sends webhooks to the endpoints of tenants. It emits the events of the webhook workers in this
+ * process.
  */
 export interface Webhooks
   extends Sending, Broadcasting, WebhookLog, EndpointStatuses, Emitter<WebhookEvents> {
   readonly endpoints: Endpoints;
   readonly tenants: Tenants;
-  /** The queue of delivery attempts, for inspecting and steering. Its jobs belong to the sender. */
+  /**
+   * The queue of delivery attempts, for inspection and control. Do not add jobs to this queue
+   * yourself.
+   */
   readonly queue: DeliveryQueue;
   /**
-   * Starts sending. `concurrency` is the number of attempts at once, including those at slow
-   * endpoints. It defaults to 250.
+   * Starts sending. `concurrency` is the number of simultaneous attempts, including attempts at
+   * slow endpoints. It defaults to 250.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    * @throws {@link ClosedError} when the sluice is closed.
@@ -62,19 +66,22 @@ export type WebhookWorkerOptions = Pick<
   "concurrency" | "closeDeadlineMs" | "patienceMs" | "lockMs"
 >;
 
-/** What a sender needs from its sluice. */
+/** The parts of a sluice that its webhook sender needs. */
 export interface WebhooksParts {
   readonly where: string;
   readonly options: ReadWebhooksOptions;
   readonly connection: AskedConnection & { close(): void };
   readonly store: WebhookStore;
-  /** Reads the rules for its endpoints. */
+  /** Reads the active rules for the sender's endpoints. */
   readonly readRules: () => Promise<RuledPolicy | undefined>;
   readonly log: ChangeLog;
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing: Observing;
-  /** Opens the queue on a bucket with limits in total, per tenant and per endpoint. */
+  /**
+   * Opens the sender's queue. The queue's bucket has a total limit, per-tenant limits and
+   * per-endpoint limits.
+   */
   readonly openQueue: (perKey: OwnLimits["perKey"]) => DeliveryQueue;
   readonly startWorker: (
     queue: DeliveryQueue,
@@ -151,8 +158,8 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   }
 
   /**
-   * Continues with an endpoint at once. Stores the job of its line again, in case a tool has
-   * removed it.
+   * Resumes sending to an endpoint immediately. For an ordered endpoint, also stores the job of its
+   * line again, in case a tool has removed that job.
    */
   async function resume(name: EndpointName, most: number): Promise<void> {
     await bucket.hold(keyOf(name), 0);
@@ -160,7 +167,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     if (step !== undefined) await storeStep(queue, { ...name, step, most });
   }
 
-  /** Continues with an endpoint that a process without this code has enabled. */
+  /** Resumes sending to an endpoint that a process without the sender's code has enabled. */
   async function resumeFor(key: Key): Promise<void> {
     const [tenant, endpoint] = key as readonly [string, string];
     const name = { tenant, endpoint };
@@ -232,8 +239,9 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
 }
 
 /**
- * A sender as seen by processes without its options. They inspect and steer it, but send nothing.
- * When they enable an endpoint, the sender's workers continue with it within a second.
+ * A sender as seen by a process without the sender's options. Such a process inspects and steers
+ * the sender, but sends nothing. When the process enables an endpoint, the sender's workers resume
+ * sending to the endpoint within a second.
  */
 export interface FoundWebhooks extends Pick<WebhookLog, "messages" | "attempts">, EndpointStatuses {
   /** A sender with a single tenant calls that tenant `"only"` here. */
@@ -258,7 +266,8 @@ export function assembleFound(
     ceiling: {},
     sealing: undefined,
     secretsOf: undefined,
-    // Only the sender's code knows the limits of its keys, so its workers do this.
+    // Only the sender's code knows the per-key limits, so a worker of the sender resumes the
+    // endpoint.
     resume: (name) => parts.store.wake({ key: encodeKey(keyOf(name)) }),
   });
   const tenants = createTenants({ ...parts, isSingle: false });
@@ -283,21 +292,24 @@ export function assembleFound(
   });
 }
 
-/** Judges addresses. Undefined with a proxy, which then judges them itself. */
+/**
+ * Returns the function that decides which addresses are allowed. Returns undefined with a proxy,
+ * because the proxy then decides.
+ */
 function judgeOf({ proxy, allow }: ReadWebhooksOptions): JudgeAddress | undefined {
   return proxy === undefined ? createJudge(allow) : undefined;
 }
 
-/** Placeholders: only the sender's code knows these limits. */
+/** Empty limits, because only the sender's code knows the limits. */
 const UNKNOWN_LIMITS = { perTenant: {}, perEndpoint: {}, ceiling: {} };
 
-/** If more keys than this change, it is faster to recheck all calls than to go key by key. */
+/** Above this number of changed keys, rechecking all calls is faster than rechecking key by key. */
 const MOST_NAMED = 100;
 
-/** The time limit for the look-up, the connection and TLS. */
+/** The time limit for the DNS look-up, the connection and TLS together. */
 const CONNECT_MS = 5_000;
 
-/** The events that are sent to the operator's endpoints, and their types. */
+/** The events that are sent to the operator's endpoints, with their webhook types. */
 const OPERATOR_EVENTS: Partial<Record<keyof WebhookEvents, string>> = {
   failing: "endpoint.failing",
   disabled: "endpoint.disabled",
@@ -315,8 +327,8 @@ export interface AskedConnection {
 }
 
 /**
- * Rejects with {@link StoreUnavailableError} when Redis is unreachable, and with {@link
- * ClosedError} once `isClosed` returns true.
+ * Creates a function that runs requests to Redis. It rejects with {@link StoreUnavailableError}
+ * when Redis is unreachable, and with {@link ClosedError} once `isClosed` returns true.
  */
 export function createAsk(
   connection: AskedConnection,
@@ -342,7 +354,7 @@ export function createAsk(
   };
 }
 
-/** Returns the same methods. Each call goes through `ask`. */
+/** Returns the same methods, but runs each call through `ask`. */
 export function askEach<Methods extends object>(ask: Ask, methods: Methods): Methods {
   const asking = Object.entries(methods).map(
     ([name, method]: [string, (...given: unknown[]) => Promise<unknown>]) => [

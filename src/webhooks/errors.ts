@@ -1,6 +1,8 @@
 import { SluiceError } from "../core/errors.ts";
 
-/** Why a webhook is not what it seems, for {@link WebhookVerificationError}. */
+/**
+ * Why the verification of a webhook failed. {@link WebhookVerificationError} contains this reason.
+ */
 export type VerificationFailure =
   | "headers-missing"
   | "too-old"
@@ -25,7 +27,7 @@ const FAILURES: Readonly<Record<VerificationFailure, string>> = {
 export class WebhookVerificationError extends SluiceError<WebhookVerificationError> {
   override readonly name = "WebhookVerificationError";
   readonly code = "ERR_WEBHOOK_NOT_VERIFIED";
-  /** The reason why the verification failed: `"no-match"`. */
+  /** The reason why the verification failed, for example `"no-match"`. */
   declare readonly reason: VerificationFailure;
 
   constructor(reason: VerificationFailure) {
@@ -33,7 +35,7 @@ export class WebhookVerificationError extends SluiceError<WebhookVerificationErr
   }
 }
 
-/** Thrown when a tenant has no endpoint with this id. Endpoints of other tenants do not count. */
+/** Thrown when a tenant has no endpoint with this id. Other tenants' endpoints do not count. */
 export class EndpointMissingError extends SluiceError<EndpointMissingError> {
   override readonly name = "EndpointMissingError";
   readonly code = "ERR_ENDPOINT_MISSING";
@@ -50,7 +52,6 @@ export class EndpointMissingError extends SluiceError<EndpointMissingError> {
 export class MessageMissingError extends SluiceError<MessageMissingError> {
   override readonly name = "MessageMissingError";
   readonly code = "ERR_MESSAGE_MISSING";
-  /** The id of the message. */
   declare readonly messageId: string;
 
   constructor({ messageId }: { messageId: string }) {

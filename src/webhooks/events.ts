@@ -1,6 +1,6 @@
 /** The endpoint that an event concerns. */
 export interface EndpointEvent {
-  /** Undefined where the sender has only one tenant. */
+  /** Undefined if the sender has only one tenant. */
   readonly tenant: string | undefined;
   readonly endpoint: string;
 }
@@ -8,38 +8,46 @@ export interface EndpointEvent {
 export interface FailingEvent extends EndpointEvent {
   /** The time of the first failure after the last success, in ms since 1970. */
   readonly sinceMs: number;
-  /** When the endpoint will be disabled if it keeps failing, in ms since 1970. */
+  /** The time at which the endpoint will be disabled if it keeps failing, in ms since 1970. */
   readonly disabledAtMs: number;
 }
 
 export interface DisabledEvent extends EndpointEvent {
-  /** `"failing"`, or `"gone"` if the endpoint replied with 410. */
+  /** Why the endpoint was disabled: `"failing"`, or `"gone"` if it replied with 410. */
   readonly why: string;
 }
 
 export interface BlockedEvent extends EndpointEvent {
-  /** The refused destination: `"hooks.example.com is at 10.0.0.7, where webhooks may not go"`. */
+  /**
+   * The refused destination, for example `"hooks.example.com is at 10.0.0.7, where webhooks may not
+   * go"`.
+   */
   readonly detail: string;
 }
 
 export interface ExhaustedEvent extends EndpointEvent {
-  /** The id of the message, which is not sent to this endpoint again. */
+  /** The id of the message. The sender does not retry this message at this endpoint. */
   readonly message: string;
   /** The result of the last attempt. */
   readonly reason: string;
 }
 
-/** The events of a sender, by name. They are emitted in the process whose worker saw them. */
+/**
+ * The events of a sender, by name. Each event is emitted in the process whose worker detected it.
+ */
 export interface WebhookEvents {
-  /** Emitted after 50, 70 and 90 % of the time after which a failing endpoint is disabled. */
+  /** An endpoint keeps failing. Emitted after 50, 70 and 90 % of `disableAfterMs`. */
   readonly failing: FailingEvent;
   /** An endpoint was disabled because of its replies or failures. */
   readonly disabled: DisabledEvent;
   /** An endpoint works again after a warning or a pause. */
   readonly recovered: EndpointEvent;
-  /** An endpoint has an address that webhooks may not use. Its tenant does not see the address. */
+  /**
+   * The endpoint resolves to an address that webhooks may not use. The tenant does not see the
+   * address.
+   */
   readonly blocked: BlockedEvent;
-  /** The last attempt at an endpoint failed. The message can be replayed. */
+  /** The last attempt to send a message to an endpoint failed. The message can be replayed. */
   readonly exhausted: ExhaustedEvent;
 }
 

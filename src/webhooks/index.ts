@@ -16,8 +16,8 @@ import { readWebhooksOptions, type WebhooksOptions } from "./options.ts";
 import type { WebhookJob } from "./sending/jobs.ts";
 
 /**
- * Creates a sender of webhooks on the Redis of a sluice. Every process that sends or works creates
- * it with the same options. It closes with its sluice.
+ * Creates a webhook sender on the Redis of a sluice. Every process that sends or works creates the
+ * sender with the same options. The sender closes with its sluice.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or there are no keys for the
  * secrets.
@@ -59,9 +59,9 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
 }
 
 /**
- * Finds a sender that other processes declare, to inspect and steer its endpoints and its log. It
- * needs neither their options nor their keys. Returns undefined if no process had such a sender
- * open in the last 30 days.
+ * Finds a sender that other processes declare, to inspect and steer its endpoints and its log. The
+ * caller needs neither the sender's options nor its keys. Returns undefined if no process had such
+ * a sender open in the last 30 days.
  *
  * @throws {@link InvalidOptionError} when the name can never work.
  * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
@@ -98,7 +98,7 @@ export async function findWebhooks(
 }
 
 /**
- * Lists the names of the senders that were open in the last 30 days, in order.
+ * Lists the names of the senders that were open in the last 30 days, sorted by name.
  *
  * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
  */
@@ -121,7 +121,10 @@ const QUEUES_AT_ONCE = 1_000;
 
 type Looker = Omit<Parameters<typeof assembleFound>[0], "queue" | "log">;
 
-/** Connections to senders of other processes: one for each name, however often it is looked up. */
+/**
+ * The connections to senders of other processes. Each name has one connection, which repeated
+ * look-ups share.
+ */
 const finders = new WeakMap<Sluice, Map<string, Looker>>();
 
 export type { WebhooksOptions, SecretsOf } from "./options.ts";

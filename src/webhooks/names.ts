@@ -1,4 +1,4 @@
-/** How tenants and endpoints are named, and how the key of an endpoint's jobs is built. */
+/** Defines the names of tenants and endpoints, and builds the key of an endpoint's jobs. */
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
@@ -10,7 +10,7 @@ import type { EndpointName } from "../stores/redis/scripts/webhooks/webhooks.ts"
 export const ID: z.ZodType<string> = ENDPOINT_ID;
 
 /**
- * A text of one line.
+ * The schema of a one-line text with at most `most` characters.
  *
  * @internal
  */
@@ -25,12 +25,12 @@ export const lineOf = (most: number): z.ZodType<string> =>
 /** The tenant name under which a sender with a single tenant stores its endpoints. */
 const ONLY_TENANT = "only";
 
-/** Returns the tenant to use. */
+/** Returns the given tenant, or the only tenant of a single-tenant sender. */
 export type TenantOf = (where: string, given: string | undefined) => string;
 
 /**
- * @throws {@link InvalidOptionError} when a tenant is missing, or given to a sender that has only
- * one.
+ * @throws {@link InvalidOptionError} when the tenant is missing, or is passed to a sender that has
+ * only one tenant.
  */
 export function createTenantOf(isSingle: boolean): TenantOf {
   return (where, given) => {
@@ -46,19 +46,19 @@ export function createTenantOf(isSingle: boolean): TenantOf {
 }
 
 /**
- * The key of an endpoint's jobs. It selects the lane in the queue and the limits in the bucket:
- * first the tenant's, then the endpoint's.
+ * The key of an endpoint's jobs: the tenant, then the endpoint. It selects the lane in the queue
+ * and the limits in the bucket.
  */
 export function keyOf({ tenant, endpoint }: EndpointName): readonly [string, string] {
   return [tenant, endpoint];
 }
 
-/** A digest in place of a tenant's name that must not be stored. */
+/** Returns a digest to store in place of a tenant's name that must not be stored. */
 export function digestOfTenant(tenant: string): string {
   return createHash("sha256").update(tenant).digest("base64url");
 }
 
-/** The text under which the own limits of a tenant or endpoint are stored. */
+/** Encodes the key under which a tenant's or an endpoint's own limits are stored. */
 export function limitsKeyOf({ tenant, endpoint }: { tenant: string; endpoint?: string }): string {
   return encodeKey(endpoint === undefined ? tenant : [tenant, endpoint]);
 }

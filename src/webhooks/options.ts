@@ -14,55 +14,57 @@ import { ALLOW } from "./guard/addresses.ts";
 import type { Resolve } from "./guard/connector.ts";
 import { ID } from "./names.ts";
 
-/** The options of `createWebhooks()`. Give the same ones in all processes. */
+/** The options of `createWebhooks()`. Pass the same options in all processes. */
 export interface WebhooksOptions extends LimitsOptions {
-  /** The name of its queue and bucket. Defaults to `"webhooks"`. */
+  /** The name of the sender's queue and bucket. Defaults to `"webhooks"`. */
   readonly name?: string | undefined;
   /**
-   * The limits of each tenant, over all its endpoints, unless it has its own: `{ rate: "50/s",
-   * concurrency: 25 }`. Set `concurrency` below that of your workers. Otherwise the slow endpoints
-   * of one tenant can occupy all of them. Defaults to no limit.
+   * The limits of each tenant over all its endpoints, unless the tenant has its own limits: `{
+   * rate: "50/s", concurrency: 25 }`. Set `concurrency` below that of your workers. Otherwise the
+   * slow endpoints of one tenant can occupy all workers. Defaults to no limit.
    */
   readonly perTenant?: LimitsOptions | undefined;
   /**
-   * The limits of each endpoint without its own: `{ rate: "5/s", concurrency: 4 }`. Defaults to `{
-   * concurrency: 10 }`.
+   * The limits of each endpoint that has no separate limits: `{ rate: "5/s", concurrency: 4 }`.
+   * Defaults to `{ concurrency: 10 }`.
    */
   readonly perEndpoint?: LimitsOptions | undefined;
   /**
-   * The highest `rate` and `concurrency` that an endpoint may set. It also caps values set before.
-   * Defaults to no limit.
+   * The highest `rate` and `concurrency` that an endpoint may set. Also caps limits that were set
+   * earlier. Defaults to no limit.
    */
   readonly ceiling?: Ceiling | undefined;
-  /** Whether the sender has only one tenant, which is then never named. Defaults to false. */
+  /** Whether the sender has only one tenant. Calls then omit the tenant. Defaults to false. */
   readonly singleTenant?: boolean | undefined;
   /**
-   * The keys that encrypt secrets in Redis: `"k2:<base64>,k1:<base64>"`, each of 32 random bytes.
-   * The first one encrypts, and all decrypt. Defaults to `$SLUICE_WEBHOOK_KEYS`.
+   * The keys that encrypt secrets in Redis: `"k2:<base64>,k1:<base64>"`. Each key has 32 random
+   * bytes. The first key encrypts; all keys decrypt. Defaults to `$SLUICE_WEBHOOK_KEYS`.
    */
   readonly keys?: string | undefined;
   /**
-   * Returns the secret of an endpoint, or several during a rotation, the newest first. Redis then
-   * holds no secrets. It is called for each attempt and has 5 s to answer. Defaults to secrets in
-   * Redis.
+   * Returns the secret of an endpoint, or several secrets during a rotation, the newest first. The
+   * sender calls this function for each attempt and waits up to 5 s. Redis then stores no secrets.
+   * Defaults to secrets in Redis.
    */
   readonly secretsOf?: SecretsOf | undefined;
   /**
-   * Private addresses that webhooks may use: `["10.0.0.0/8"]`. A warning is logged. Defaults to
-   * none.
+   * Private addresses that webhooks may use: `["10.0.0.0/8"]`. The sender logs a warning if there
+   * are any. Defaults to none.
    */
   readonly allow?: readonly string[] | undefined;
-  /** Whether endpoints may have `http://` URLs. A warning is logged. Defaults to false. */
+  /**
+   * Whether endpoints may have `http://` URLs. The sender then logs a warning. Defaults to false.
+   */
   readonly http?: boolean | undefined;
   /**
    * The URL of a proxy for all requests. The proxy then decides which addresses are allowed.
    * Defaults to none.
    */
   readonly proxy?: string | undefined;
-  /** Certificates to trust instead of those that Node.js trusts, as PEM. */
+  /** PEM certificates to trust instead of those that Node.js trusts. */
   readonly ca?: string | readonly string[] | undefined;
   /**
-   * Resolves host names instead of the system. Each address is judged. Defaults to the system's
+   * Resolves host names. The sender checks each returned address. Defaults to the system's
    * resolver.
    */
   readonly resolve?: Resolve | undefined;
@@ -72,7 +74,7 @@ export interface WebhooksOptions extends LimitsOptions {
    */
   readonly scheduleMs?: readonly number[] | undefined;
   /**
-   * The time limit of one attempt, 100 to 30,000 ms, from the look-up to the end of the reply.
+   * The time limit of one attempt, 100 to 30,000 ms, from the DNS look-up to the end of the reply.
    * Defaults to 15,000 ms.
    */
   readonly timeoutMs?: number | undefined;
@@ -82,8 +84,8 @@ export interface WebhooksOptions extends LimitsOptions {
    */
   readonly disableAfterMs?: number | undefined;
   /**
-   * After how many failures in a row an endpoint is paused, and for how long at first. After the
-   * pause one attempt is made. Each further pause is twice as long, up to 5 minutes. Defaults to `{
+   * Pauses an endpoint after `failures` failures in a row, for `coolMs` at first. One attempt
+   * follows each pause. Each further pause is twice as long, up to 5 minutes. Defaults to `{
    * failures: 5, coolMs: 5_000 }`.
    */
   readonly breaker?:

@@ -12,14 +12,14 @@ export function addCompletion(program: Command, io: Io): void {
     });
 }
 
-/** zsh runs the script for bash. */
+/** Makes zsh run the completion script for bash. */
 const ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n";
 
 function optionsOf(command: Command): string[] {
   return command.options.flatMap(({ long, hidden }) => (hidden ? [] : (long ?? [])));
 }
 
-/** The words that may follow a command: its options, its sub-commands and their options. */
+/** Returns the words that may follow a command: its options, its sub-commands and their options. */
 function wordsAfter(command: Command): string[] {
   const below = command.commands.flatMap((each) => [each.name(), ...optionsOf(each)]);
   return [...new Set([...optionsOf(command), ...below])];

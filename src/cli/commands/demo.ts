@@ -12,7 +12,7 @@ interface DemoOptions {
   readonly processes: string;
   readonly rate: string;
   readonly seconds: string;
-  /** The URL that this process calls. Only processes that the demo starts have it. */
+  /** The URL that this process calls. It is set only in processes that the demo starts. */
   readonly caller?: string;
 }
 
@@ -43,10 +43,10 @@ Example: sluice demo --processes 5 --rate 200/s --seconds 20`,
     });
 }
 
-/** Calls the server in each slot, until the process that started this one ends. */
+/** Calls the server in each slot, until the parent process ends. */
 async function callOn({ rate, caller }: DemoOptions, command: Command, io: Io): Promise<void> {
   process.once("disconnect", () => process.exit());
-  // Ctrl-C reaches all processes of a terminal. The demo ends this one later.
+  // Ignore Ctrl-C, which reaches all processes of a terminal. The demo ends this process later.
   process.on("SIGINT", () => undefined);
   await withSluice(command, io, async (sluice) => {
     const bucket = sluice.bucket(BUCKET, { rate: rate as "1/s" });
@@ -63,7 +63,7 @@ async function callOn({ rate, caller }: DemoOptions, command: Command, io: Io): 
 
 interface Arrival {
   readonly atMs: number;
-  /** The index of the process that called. */
+  /** The index of the process that made the call. */
   readonly from: number;
 }
 
@@ -71,9 +71,9 @@ interface Result {
   readonly rate: string;
   readonly capPerSecond: number | undefined;
   readonly arrived: number;
-  /** The calls of each process that arrived. */
+  /** The number of calls that arrived, by process. */
   readonly byProcess: readonly number[];
-  /** The most calls that arrived in any period of a second. */
+  /** The most calls that arrived in any period of one second. */
   readonly worstSecond: number;
   readonly seconds: readonly { readonly arrived: number; readonly byProcess: readonly number[] }[];
 }
@@ -89,7 +89,7 @@ async function runDemo(options: DemoOptions, command: Command, io: Io): Promise<
     command,
     io,
     async (sluice) => {
-      // Checks the rate and Redis before it starts processes.
+      // Check the rate and Redis before starting processes.
       const { capPerSecond } = await sluice.bucket(BUCKET, { rate: rate as "1/s" }).status();
       await using arrivals = await countArrivals();
       await using callers = startCallers(arrivals.url, {
@@ -142,7 +142,7 @@ async function countArrivals() {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     all,
-    /** Resolves at the end of a second. The first call starts the first second. */
+    /** Resolves at the end of the given second. The first second starts with the first call. */
     async untilSecond(second: number): Promise<void> {
       await begun;
       await pause(Math.max(0, all[0]!.atMs + second * 1_000 - performance.now()));
@@ -163,7 +163,8 @@ interface CallersGiven {
 
 function startCallers(url: string, { count, rate, prefix, redis }: CallersGiven) {
   const args = ["--prefix", prefix, "demo", "--rate", rate, "--caller", url];
-  // The URL may contain a password, which the list of processes would show.
+  // Pass the URL in the environment, because it may contain a password, which the list of processes
+  // would show.
   const env = { ...process.env, REDIS_URL: redis };
   const children = Array.from({ length: count }, () =>
     fork(process.argv[1]!, args, { env, stdio: ["ignore", "ignore", "inherit", "ipc"] }),

@@ -18,7 +18,7 @@ export function addDoctor(program: Command, io: Io): void {
     .description("checks Redis: version, memory, eviction, persistence, clock and latency")
     .addHelpText("after", "\nExample: sluice doctor")
     .action(async (_options: object, command: Command) => {
-      // A sluice reads the address, as for every other command.
+      // Create a sluice, because it reads the address as every other command does.
       await withSluice(command, io, async () => {
         const findings = await examine(globalsOf(command, io).redis!);
         print(command, io, findings, describe);
@@ -37,7 +37,7 @@ async function examine(url: string): Promise<Finding[]> {
     retryStrategy: () => null,
     connectTimeout: 5_000,
   });
-  // `connect` rejects only with "connection is closed".
+  // Keep the last error, because `connect` rejects only with "connection is closed".
   let lastError: unknown;
   redis.on("error", (error) => (lastError = error));
   try {
@@ -70,7 +70,10 @@ function parseInfo(text: string): Info {
   return new Map(pairs);
 }
 
-/** The first releases without the hole by which scripts can run code in the server. */
+/**
+ * The first Redis releases with the fix for a security hole. Through this hole, scripts can run
+ * code in the server.
+ */
 const PATCHED: Readonly<Record<string, string>> = {
   "6.2": "6.2.20",
   "7.2": "7.2.11",

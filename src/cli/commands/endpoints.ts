@@ -48,13 +48,12 @@ Example: sluice endpoints list --tenant acme`,
 
   addOperations(endpoints, io, "endpoints");
 
-  /** Adds a command. */
   function add<Options extends Given>(
     name: string,
     { about, example }: { readonly about: string; readonly example: string },
     act: (parts: {
       readonly found: FoundWebhooks;
-      /** Opens the sender, to send messages and to create secrets. */
+      /** Opens the sender, to send messages or to create secrets. */
       readonly hooks: () => Promise<Webhooks>;
       readonly tenant: string;
       readonly args: readonly string[];
@@ -199,8 +198,8 @@ Example: sluice endpoints list --tenant acme`,
 }
 
 /**
- * Opens the sender with the limits that its processes declare, so its messages go into their queue.
- * Without keys, it can neither create nor read secrets.
+ * Opens the sender with the limits that its processes declare, so that its messages go into their
+ * queue. Without encryption keys, this sender can neither create nor read secrets.
  */
 async function sameSender(
   sluice: Sluice,
@@ -225,7 +224,10 @@ async function sameSender(
   });
 }
 
-/** The allowed URLs. Only the code of the sender's services knows them. */
+/**
+ * Returns the allowed URLs from the options, because only the code of the sender's services knows
+ * them.
+ */
 function targetsOf(options: Given): Pick<WebhooksOptions, "http" | "allow"> {
   const { http = false, allow = [] } = options as { http?: boolean; allow?: readonly string[] };
   return { http, allow: http ? [...LOOPBACK, ...allow] : allow };

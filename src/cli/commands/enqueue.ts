@@ -1,4 +1,7 @@
-/** `enqueue`: stores each line of a file as a job. The ids of lines make it safe to run it again. */
+/**
+ * `enqueue`: stores each line of a file as a job. A line without an id gets the same job id in
+ * every run of the same file, so it is safe to run the command again.
+ */
 import { createHash, randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
@@ -52,7 +55,10 @@ Example: sluice enqueue charges --file jobs.jsonl`,
     });
 }
 
-/** An unchanged file is the same run. Each use of standard input is a new run. */
+/**
+ * Returns the id of the run. An unchanged file is the same run, and each use of standard input is a
+ * new run.
+ */
 async function runOf(file: string): Promise<string> {
   if (file === "-") return randomUUID();
   try {
@@ -73,7 +79,7 @@ function linesOf(file: string): AsyncIterable<string> {
   return createInterface({ input, crlfDelay: Infinity });
 }
 
-/** A line that contains a job. */
+/** A line of the file that contains a job. */
 interface Line {
   readonly number: number;
   readonly data: unknown;
@@ -100,7 +106,7 @@ async function enqueueLines({
 }): Promise<Count> {
   let [number, enqueued, alreadyThere, printedAtMs] = [0, 0, 0, -Infinity];
   let batch: Line[] = [];
-  // With the same run, the stored jobs of a batch are not stored again.
+  // Print the run, because a batch that is sent again with the same run stores no job twice.
   const goOn = (line: number): string => `Go on with --run '${onOneLine(run)}' --from ${line}.`;
 
   async function flush(): Promise<void> {
@@ -129,7 +135,7 @@ async function enqueueLines({
     number += 1;
     if (number < from || text.trim() === "") continue;
     const line = await readLine(text, { number, run }).catch(async (error: unknown) => {
-      // Stores the lines before it.
+      // Store the lines before this one.
       await flush();
       io.err(`${goOn(number)}\n`);
       throw error;

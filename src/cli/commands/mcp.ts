@@ -1,4 +1,7 @@
-/** `mcp`: the operations as tools of the Model Context Protocol, over standard input and output. */
+/**
+ * `mcp`: offers the operations as tools of the Model Context Protocol, over standard input and
+ * output.
+ */
 import process from "node:process";
 import { createInterface } from "node:readline";
 import { Option, type Command } from "commander";

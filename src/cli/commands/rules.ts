@@ -29,14 +29,17 @@ import {
 
 type What = "check" | "diff" | "apply";
 
-/** What a file would change of a bucket, a queue or a webhook sender. */
+/** A change that a file would make to a bucket, a queue or a webhook sender. */
 interface Difference {
   readonly bucket: string;
   readonly subject: "policy" | RulesSection;
-  /** The policy in force and its source. Undefined if no process has reported the bucket. */
+  /** The active policy and its source. Undefined if no process has reported the bucket. */
   readonly before: string | undefined;
   readonly source: string | undefined;
-  /** The policy of the file. Undefined if the file has none, so the code's applies again. */
+  /**
+   * The policy in the file. Undefined if the file has none, so that the policy from the code
+   * applies again.
+   */
   readonly after: string | undefined;
 }
 
@@ -134,7 +137,7 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
   );
 }
 
-/** Compares all entries of the file, and of the rules in force, with what applies now. */
+/** Compares all entries of the file and of the active rules with what applies now. */
 async function differences(sluice: Sluice, rules: Rules): Promise<readonly Difference[]> {
   const { insight } = partsOf("sluice rules", sluice);
   const before = await insight.ruledNames();

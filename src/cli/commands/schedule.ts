@@ -34,7 +34,7 @@ interface PreviewGiven {
 
 interface SchedulePreview {
   readonly cron: string;
-  /** The expression without names and `H`. */
+  /** The cron expression after names and `H` were replaced. */
   readonly readAs: string;
   readonly timeZone: string;
   readonly nextRunsAtMs: readonly number[];
@@ -42,7 +42,9 @@ interface SchedulePreview {
 
 const MOST_RUNS = 100;
 
-/** @throws {@link InvalidOptionError} when the expression, its zone or the count cannot be used. */
+/**
+ * @throws {@link InvalidOptionError} when the expression, its time zone or the count is invalid.
+ */
 function readPreview(
   cron: string,
   { tz: timeZone, id, count: countText }: PreviewGiven,

@@ -85,12 +85,13 @@ export function addServe(program: Command, io: Io): void {
         command,
         io,
         async (sluice) => {
-          // A server that cannot listen must not change anything.
+          // Hold the rules back until the server listens. A server that cannot listen must not
+          // change anything.
           const { rules } = partsOf("sluice serve", sluice);
           rules?.hold();
           const forwards = Object.keys(read.forward ?? {});
           const declareBuckets = await readLlmBuckets(options.llm ?? [], forwards);
-          // It loads fastify, which no other command needs.
+          // Import the server only here, because it loads fastify, which no other command needs.
           const { createServer } = await import("../../server/server.ts");
           const server = await createServer(sluice, read);
           const interrupted = untilInterrupted();

@@ -1,7 +1,7 @@
 /**
- * Authorization. Each route states its required permission in its `config`. One hook checks it before the body is read.
- * A request carries its token as `Authorization: Bearer …`, as `x-sluice-token`, or in the cookie that the dashboard
- * got for a token.
+ * Authorization. Each route states its required permission in its `config`. One hook checks the
+ * permission before the body is read. A request contains its token in `Authorization: Bearer …` or
+ * `x-sluice-token`. The dashboard sends a cookie instead, for which it has exchanged a token.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -13,12 +13,18 @@ import { HttpProblem } from "../problem.ts";
 /** The permission that a route requires. `"nothing"` opens the route to everybody. */
 type Needs = "view" | "act" | "draw" | "enqueue" | "nothing";
 
-/** The requirements in a route's `config`. */
+/** The requirements that a route states in its `config`. */
 interface RouteNeeds {
   readonly needs: Needs;
-  /** The path parameter with the name of a bucket, which must be in the scope of the token. */
+  /**
+   * The name of the path parameter that contains a bucket's name. The bucket must be in the scope
+   * of the token.
+   */
   readonly bucket?: string;
-  /** The path parameter with the name of a queue, which must be in the scope of the token. */
+  /**
+   * The name of the path parameter that contains a queue's name. The queue must be in the scope of
+   * the token.
+   */
   readonly queue?: string;
 }
 
@@ -33,7 +39,7 @@ declare module "fastify" {
   }
 }
 
-/** The permissions of a request's sender. */
+/** The permissions of the client that sent a request. */
 export interface Access {
   readonly role: TokenOptions["role"];
   /** The owner of the token. Undefined if the token has no name. */
@@ -67,14 +73,14 @@ function accessOfToken({
 }
 
 /**
- * The property of a request that holds its access. A map of all requests in progress would take longer than the rest of
- * the hook.
+ * The property of a request that stores its access. A map of all requests in progress would take
+ * longer than the rest of the hook.
  */
 const ACCESS = Symbol("access");
 
 type Judged = FastifyRequest & { [ACCESS]?: Access | undefined };
 
-/** The permissions of a request's sender, once the hook has accepted the request. */
+/** Returns the permissions of a request's client, once the hook has accepted the request. */
 export function accessOf(request: FastifyRequest): Access {
   const found = (request as Judged)[ACCESS];
   if (found === undefined)
@@ -82,7 +88,7 @@ export function accessOf(request: FastifyRequest): Access {
   return found;
 }
 
-/** True if the route requires a token, and the sender has sent a valid one. */
+/** True if the route requires a token, and the client has sent a valid token. */
 export function isAuthenticated(request: FastifyRequest): boolean {
   const { needs = "act" } = request.routeOptions.config;
   return needs !== "nothing" && (request as Judged)[ACCESS] !== undefined;
@@ -105,18 +111,21 @@ function assertQueue(request: FastifyRequest, name: string): void {
   throw new HttpProblem("ERR_FORBIDDEN", `The token is not for queue ${JSON.stringify(name)}.`);
 }
 
-/** The cookie of the dashboard. It contains no token. It contains its expiry time, signed with the token. */
+/**
+ * The cookie of the dashboard. It contains its expiry time, signed with the token, and not the
+ * token itself.
+ */
 const COOKIE = "sluice_session";
 const SESSION_MS = 12 * 3_600_000;
 
-/** The headers that can contain a token, if no cookie is sent. */
+/** The headers that can contain a token, if the client sends no cookie. */
 interface TokenHeaders {
   readonly authorization?: string | undefined;
   readonly "x-sluice-token"?: string | string[] | undefined;
 }
 
 interface OfPath {
-  /** The path at which browsers see the server. A proxy may have put the server below another path. */
+  /** The path at which browsers see the server, because a proxy may serve it below another path. */
   readonly path: string | undefined;
 }
 
@@ -127,15 +136,15 @@ interface SessionCookie extends OfPath {
 
 export interface Gate {
   /**
-   * Checks the sender of a request that has no route.
+   * Checks the client of a request that has no route.
    *
    * @throws {@link HttpProblem} when the token in its headers is missing, or lacks the permission.
    */
   assertMay(headers: TokenHeaders, needs: Needs): Access;
-  /** Sets the cookie, which gives its holder the permissions of the token. */
+  /** Sets the cookie. A browser with the cookie has the permissions of the token. */
   signIn(reply: FastifyReply, by: { readonly token: string } & OfPath): Access;
   signOut(reply: FastifyReply, from: OfPath): void;
-  /** True if the sender has signed in, and so can sign out. */
+  /** True if the client has signed in, and so can sign out. */
   isSignedIn(request: FastifyRequest): boolean;
 }
 
@@ -151,7 +160,7 @@ export function installAccess(
   const key = randomBytes(32);
   const digest = (text: string): Buffer => createHmac("sha256", key).update(text).digest();
 
-  /** Compares all tokens, each in constant time, even after a match. */
+  /** Finds a token. Compares all tokens, each in constant time, even after a match. */
   function byToken(given: string): (typeof kept)[number] | undefined {
     const asked = digest(given);
     const matches = kept.filter(({ token }) => timingSafeEqual(digest(token), asked));
@@ -169,8 +178,8 @@ export function installAccess(
   }
 
   /**
-   * The access of the request, and whether a browser would also send its credentials with requests of other sites'
-   * pages.
+   * Returns the access of the request. `isAmbient` is true if a browser would send the same
+   * credentials with requests from pages of other sites.
    */
   function judge({ headers }: FastifyRequest): { access: Access | undefined; isAmbient: boolean } {
     if (everything !== undefined) return { access: everything, isAmbient: true };
@@ -183,9 +192,10 @@ export function installAccess(
     };
   }
 
-  /** @throws {@link HttpProblem} when the sender lacks the required permission. */
+  /** @throws {@link HttpProblem} when the client lacks the required permission. */
   function assertLetIn(request: FastifyRequest): void {
-    // If another site's name was pointed at this machine (DNS rebinding), the requests of its pages contain that name.
+    // Check the host name. If another site points its name at this machine (DNS rebinding),
+    // requests from its pages contain that name.
     if (isNamed) assertLoopbackName(request, publicUrl);
     if (request.is404) return;
     const { needs = "act", bucket, queue } = request.routeOptions.config;
@@ -200,7 +210,8 @@ export function installAccess(
   }
 
   app.decorateRequest(ACCESS, undefined);
-  // Not async, like the other hooks of all requests, because each promise costs a turn of the event loop.
+  // This hook is not async, like all hooks that run for each request, because each promise costs a
+  // turn of the event loop.
   app.addHook("onRequest", (request, _reply, done) => {
     try {
       assertLetIn(request);
@@ -240,9 +251,9 @@ export function installAccess(
   };
 }
 
-/** An empty text is never a valid token. */
+/** Returns the token in the headers. An empty text is never a valid token. */
 function tokenIn({ authorization, "x-sluice-token": apart }: TokenHeaders): string | undefined {
-  // For forwarded requests, `Authorization` is meant for the upstream.
+  // Prefer this header: in forwarded requests, `Authorization` is meant for the upstream.
   if (apart !== undefined) return String(apart);
   if (authorization === undefined) return undefined;
   return /^bearer ([\x21-\x7e]+)$/i.exec(authorization)?.[1] ?? "";
@@ -271,7 +282,10 @@ function cookieOf(header: string): string | undefined {
   return pairs.find(([name]) => name === COOKIE)?.[1];
 }
 
-/** Without this check, a route without a stated permission would be open or closed by accident. */
+/**
+ * Rejects routes that state no permission. Without this check, such a route would be open or closed
+ * by accident.
+ */
 function refuseRoutesWithoutNeeds(app: FastifyInstance): void {
   const routes: { readonly path: string; readonly needs: () => unknown }[] = [];
   app.addHook("onRoute", (route) => {

@@ -1,4 +1,4 @@
-/** Checks from which pages a browser may send requests. */
+/** Checks from which pages a browser may send requests to this server. */
 import type { FastifyRequest } from "fastify";
 import { isLoopback } from "../options.ts";
 import { HttpProblem } from "../problem.ts";
@@ -6,13 +6,15 @@ import { HttpProblem } from "../problem.ts";
 const SAFE: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 
 /**
- * Rejects requests that a page of another site makes a browser send. Only browsers set these headers, and pages cannot
- * change them.
+ * Rejects requests that a page of another site makes a browser send. Only browsers set the headers
+ * that this check reads, and pages cannot change them.
  *
- * Over HTTPS and on localhost, browsers send `Sec-Fetch-Site`. It compares the addresses that the browser sees, so a
- * proxy cannot falsify it. Elsewhere `Origin` has to name this server: by its `Host`, or by `publicUrl`.
+ * Over HTTPS and on localhost, browsers send `Sec-Fetch-Site`. It compares the addresses that the
+ * browser sees, so a proxy cannot falsify it. Elsewhere, `Origin` must name this server: either its
+ * `Host` or its `publicUrl`.
  *
- * @throws {@link HttpProblem} when a request that changes something, or draws, comes from another origin.
+ * @throws {@link HttpProblem} when a request that changes something, or draws, comes from another
+ * origin.
  */
 export function assertSameOrigin(
   request: FastifyRequest,
@@ -20,7 +22,8 @@ export function assertSameOrigin(
   publicUrl: URL | undefined,
 ): void {
   const { method, headers } = request;
-  // A forwarded request takes a slot with any method, and may get the credentials of the upstream.
+  // Requests with a safe method pass without a check, except for forwarded requests. A forwarded
+  // request takes a slot with any method, and may get the credentials of the upstream.
   if (SAFE.has(method) && needs !== "draw") return;
   const site = headers["sec-fetch-site"];
   if (site === "same-origin" || site === "none") return;
@@ -36,16 +39,19 @@ function isOwn(origin: string | undefined, hosts: readonly (string | undefined)[
   if (!URL.canParse(origin)) return false;
   const { protocol, host } = new URL(origin);
   return hosts.some((own) => {
-    // An origin omits the default port.
+    // Compare parsed hosts, because an origin omits the default port.
     const url = `${protocol}//${own}`;
     return own !== undefined && URL.canParse(url) && new URL(url).host === host;
   });
 }
 
-/** Caches the last accepted host, because nearly all requests have the same. */
+/** Caches the last accepted host, because nearly all requests have the same host. */
 let lastGood: string | undefined;
 
-/** @throws {@link HttpProblem} when the request's host is neither a name of this machine nor that of `publicUrl`. */
+/**
+ * @throws {@link HttpProblem} when the request's host is neither a name of this machine nor the
+ * host of `publicUrl`.
+ */
 export function assertLoopbackName({ headers }: FastifyRequest, publicUrl: URL | undefined): void {
   const { host = "" } = headers;
   if (host === lastGood) return;

@@ -1,9 +1,12 @@
-/** Sign-in of the dashboard, which exchanges a token for a cookie. */
+/** Signs dashboard users in: exchanges a token for a cookie. */
 import type { FastifyInstance } from "fastify";
 import { accessOf, type Gate } from "./access.ts";
 
 const PATH = "/api/v1/session";
-/** The page sends the path at which the browser sees it. Behind a proxy, the server does not know that path. */
+/**
+ * The page sends the path at which the browser sees it, because a server behind a proxy does not
+ * know that path.
+ */
 const OF_PATH = {
   type: "object",
   additionalProperties: false,

@@ -1,12 +1,16 @@
 import type { TokenOptions } from "../options.ts";
 import { escaped } from "../problem.ts";
 
-/** The most nested encodings that are decoded, such as Basic credentials whose password is percent-encoded. */
+/**
+ * The most nested encodings that are decoded. One example is Basic credentials whose password is
+ * percent-encoded.
+ */
 const MOST_ROUNDS = 3;
 
 /**
- * Finds tokens of this server in a text: a header's name or value, or a URL. Decodes percent-encoding, JSON escapes and
- * base64, also nested. Ignores case, because clients write header names in lower case.
+ * Finds tokens of this server in a text: the name or value of a header, or a URL. Also finds tokens
+ * in percent-encoding, JSON escapes and base64, even nested. Ignores case, because clients write
+ * header names in lower case.
  */
 export function tokenSearch(
   tokens: readonly Pick<TokenOptions, "token">[],
@@ -17,7 +21,7 @@ export function tokenSearch(
   const decodeBase64 = base64Decoder(shortest);
 
   function holds(text: string, rounds: number): boolean {
-    // No encoding is shorter than the original text.
+    // An encoded token is never shorter than the token itself.
     if (text.length < shortest) return false;
     if (any.test(text)) return true;
     if (rounds === 0) return false;
@@ -46,8 +50,9 @@ function jsonDecoded(text: string): string {
 }
 
 /**
- * Decodes the base64 in a text, in both alphabets. The encoded part may begin anywhere, for example after the "/" of a
- * path. So the function decodes from each of the four possible starts of a group, and keeps only plain text.
+ * Decodes the base64 in a text, in both alphabets. The encoded part may begin anywhere, for example
+ * after the "/" of a path. The function therefore decodes from each of the four possible starts of
+ * a group, and keeps only plain text.
  */
 function base64Decoder(shortest: number): (text: string) => string[] {
   const encodedLength = Math.ceil((shortest * 4) / 3);

@@ -1,13 +1,17 @@
-/** Ends requests whose body does not arrive. Each would otherwise occupy its connection, even without a token. */
+/**
+ * Ends requests whose body does not arrive. Otherwise each of them would occupy its connection,
+ * even without a token.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { rejectUnparsed } from "../problem.ts";
 import { isAuthenticated } from "../access/access.ts";
 
 /**
- * The time limit for a complete body without a token, and for the rest of a body whose request was already answered.
+ * The time limit for the complete body of a request without a token. It also limits the rest of a
+ * body whose request was already answered.
  */
 const STRANGER_MS = 10_000;
-/** The longest silence of the sender of any other body. */
+/** For any other body, how long the client may send nothing. */
 const SILENT_MS = 30_000;
 const SWEEP_MS = 1_000;
 
@@ -15,14 +19,14 @@ interface AwaitedBody {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
   readonly beganMs: number;
-  /** The time at which its request was first seen as answered. */
+  /** The time at which a check first found that the request was answered. */
   answeredMs: number | undefined;
-  /** The time at which a new byte was last seen, and the number of bytes by then. */
+  /** The time at which a check last found a new byte, and the number of bytes by then. */
   lastByteMs: number;
   bytes: number;
 }
 
-/** Call this before any other hook is added. */
+/** Install these deadlines before any other hook. */
 export function installBodyDeadlines(app: FastifyInstance): void {
   const awaited = new Set<AwaitedBody>();
   const sweeping = setInterval(() => {
@@ -55,7 +59,7 @@ function isLate(body: AwaitedBody, nowMs: number): boolean {
   const { raw } = request;
   if (!isAuthenticated(request)) return nowMs - beganMs >= STRANGER_MS;
   if (reply.raw.writableEnded) return nowMs - (body.answeredMs ??= nowMs) >= STRANGER_MS;
-  // Unread bytes show that the server itself is slow, or the upstream of a forward.
+  // If unread bytes remain, the server itself is slow, or the upstream of a forward is.
   if (raw.socket.bytesRead !== body.bytes || raw.readableLength > 0) {
     body.bytes = raw.socket.bytesRead;
     body.lastByteMs = nowMs;

@@ -1,6 +1,6 @@
 import type { ErrorCode } from "../../core/errors.ts";
 
-/** The HTTP status of each error of Sluice. `docs/reference/errors.md` explains each code. */
+/** The HTTP status of each Sluice error. `docs/reference/errors.md` explains each code. */
 const OF_SLUICE: Readonly<Record<ErrorCode, number>> = {
   ERR_INVALID_OPTION: 400,
   ERR_COST_TOO_LARGE: 422,
@@ -28,7 +28,7 @@ const OF_SLUICE: Readonly<Record<ErrorCode, number>> = {
   ERR_REDIS_REQUIRED: 503,
 };
 
-/** The status of each error that exists only over HTTP. */
+/** The HTTP status of each error that exists only over HTTP. */
 const OF_HTTP = {
   ERR_BAD_REQUEST: 400,
   ERR_UNAUTHENTICATED: 401,
@@ -59,7 +59,7 @@ const OF_HTTP = {
 
 export const STATUS_OF_CODE: Readonly<Record<ProblemCode, number>> = { ...OF_SLUICE, ...OF_HTTP };
 
-/** Every `code` in this server's error responses. */
+/** Every value of `code` in this server's error responses. */
 export type ProblemCode = ErrorCode | keyof typeof OF_HTTP;
 
 /** The body of an error response. */
@@ -68,12 +68,12 @@ export interface Problem {
   readonly title: string;
   readonly status: number;
   readonly detail: string;
-  /** See docs/reference/errors.md. */
+  /** The error code. `docs/reference/errors.md` explains each code. */
   readonly code: ProblemCode;
   readonly option?: string;
   readonly value?: unknown;
   readonly remedy?: string;
   readonly retryAfterMs?: number;
-  /** A copy of `detail` under the name that pages of other tools read. */
+  /** A copy of `detail`, because pages of other tools read the name `error`. */
   readonly error?: string;
 }

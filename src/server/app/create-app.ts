@@ -17,15 +17,17 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
   const common: FastifyServerOptions = {
     bodyLimit,
     logController: new LogController({ disableRequestLogging: true }),
-    // The id of a slot contains the keys of its call. Node accepts 16 KiB of headers.
+    // Allow long path parameters, because a slot id contains the keys of its call. Node accepts 16
+    // KiB of headers.
     routerOptions: { caseSensitive: true, maxParamLength: 8_192 },
     forceCloseConnections: "idle",
     ...(keepAliveTimeoutMs !== undefined && { keepAliveTimeout: keepAliveTimeoutMs }),
     ...(trustProxy !== undefined && { trustProxy: proxiesOf(trustProxy) }),
-    // Errors that occur before a route is found, and before there is a request.
+    // These two handlers cover errors that occur before a route is found, or before there is a
+    // request.
     frameworkErrors: (error, _request, reply) => sendProblem(reply, problemOf(error)),
     clientErrorHandler: rejectUnparsed,
-    // Requests are neither changed nor converted: unknown fields stay, and types must match.
+    // Never change or convert a request: unknown fields stay, and types must match.
     ajv: { customOptions: { removeAdditional: false, coerceTypes: false, verbose: true } },
     ...(logger === undefined || logger === false
       ? { logger: logger === false ? false : { redact: SECRET_HEADERS } }
@@ -38,21 +40,22 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
           ...common,
           https: { key: bytesOf(tls.key), cert: bytesOf(tls.cert) },
         } as object) as FastifyInstance);
-  // Otherwise Node answers these itself, before any hook.
+  // Without this listener, Node would respond itself before any hook runs.
   app.server.on("checkExpectation", refuseExpectation);
-  // Forms of other sites can send these types. Only JSON is accepted.
+  // Accept only JSON, because forms of other sites can send the other types.
   app.removeContentTypeParser(["application/json", "text/plain"]);
   const readJson = app.getDefaultJsonParser("error", "error");
   app.addContentTypeParser<string>(
     "application/json",
     { parseAs: "string" },
     (request, text, done) => {
-      // Clients that send JSON also declare it for an empty body.
+      // Accept an empty body, because clients that send JSON declare that type for empty bodies
+      // too.
       if (text === "") done(null, null);
       else void readJson(request, text, done);
     },
   );
-  // The schemas of responses only document them. Fields without a schema are kept.
+  // Response schemas are only documentation, so fields without a schema are kept.
   app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayInJson));
   app.setReplySerializer((value) => JSON.stringify(value, sayInJson));
   app.addHook("onRoute", (route) => {
@@ -67,7 +70,10 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
   return app;
 }
 
-/** Routes that check their query. Scrapers and health checks add custom parameters, and browsers add some to pages. */
+/**
+ * Only these routes reject unknown query parameters. On other routes, scrapers, health checks and
+ * browsers add custom parameters.
+ */
 const OF_THIS_SERVER = /^\/(?:api\/v1|v1\/(?:buckets|slots|queues|draw))(?:\/|$)/;
 const NO_QUERY = { type: "object", additionalProperties: false, properties: {} } as const;
 
@@ -75,7 +81,10 @@ function proxiesOf(trustProxy: NonNullable<ReadServerOptions["trustProxy"]>) {
   return typeof trustProxy === "object" ? [...trustProxy] : trustProxy;
 }
 
-/** Closes connections without a request. Node counts them as busy, so they would delay the shutdown. */
+/**
+ * Closes connections that have sent no request. Node counts these connections as busy, so they
+ * would delay the shutdown.
+ */
 export function closeUnused(app: FastifyInstance): void {
   const open = new Set<Socket>();
   app.server.on("connection", (socket: Socket) => {
@@ -91,7 +100,7 @@ export function bytesOf(pem: string | Uint8Array): string | Buffer {
   return typeof pem === "string" ? pem : Buffer.from(pem);
 }
 
-/** Converts the texts of a query to numbers and booleans where the route's schema has these types. */
+/** Converts query values to numbers and booleans where the route's schema has these types. */
 function readQuery(properties: Properties): preValidationHookHandler {
   const types = Object.entries(properties).map(([name, { type }]) => [name, type] as const);
   return ({ query }, _reply, done) => {
@@ -118,7 +127,10 @@ const SECRET_HEADERS = ["authorization", "cookie", "x-api-key", "api-key", "x-sl
   (name) => `req.headers["${name}"]`,
 );
 
-/** The content security policy of this server's pages. They may only load its own files and send requests to it. */
+/**
+ * The content security policy of this server's pages. The pages may load files only from this
+ * server, and send requests only to it.
+ */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -148,7 +160,8 @@ export function installHeaders(app: FastifyInstance, { tls }: ReadServerOptions)
 }
 
 /**
- * Logs one line for each request. It contains no header, and only the path of the URL, so neither tokens nor queries.
+ * Logs one line for each request. The line contains no header and no query, and so no token; of the
+ * URL it contains only the path.
  */
 export function installLog(app: FastifyInstance): void {
   app.addHook("onResponse", (request, reply, done) => {

@@ -1,6 +1,6 @@
 /**
- * The parts of Fastify 5 that custom routes need. Fastify is bundled with this package, so its types are declared here
- * instead of imported. Your program may use another version of Fastify.
+ * Declares the parts of Fastify 5 that custom routes need. The package bundles Fastify, so the
+ * types are declared here instead of imported, and your program may use another version of Fastify.
  */
 import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from "node:http";
 
@@ -43,11 +43,17 @@ export interface ServerApp {
 /** The options of a custom route. */
 export interface AddedRoute {
   readonly config: {
-    /** The permission that the token of a request needs. `"nothing"` opens the route to everybody. */
+    /** The permission that a request's token needs. `"nothing"` opens the route to everybody. */
     readonly needs: "view" | "act" | "draw" | "enqueue" | "nothing";
-    /** The path parameter with the name of a bucket, which must be in the scope of the token. */
+    /**
+     * The name of the path parameter that contains a bucket's name. The bucket must be in the scope
+     * of the token.
+     */
     readonly bucket?: string;
-    /** The path parameter with the name of a queue, which must be in the scope of the token. */
+    /**
+     * The name of the path parameter that contains a queue's name. The queue must be in the scope
+     * of the token.
+     */
     readonly queue?: string;
   };
   /** JSON Schemas of the request and of its responses, in Fastify's format. */
@@ -65,7 +71,7 @@ export interface ServerRequest {
   readonly query: unknown;
   readonly body: unknown;
   readonly headers: IncomingHttpHeaders;
-  /** The address of the client. With `trustProxy`, the address that the proxy states. */
+  /** The address of the client. With `trustProxy`, the address that the proxy reports. */
   readonly ip: string;
   readonly log: ServerLogger;
   readonly raw: IncomingMessage;

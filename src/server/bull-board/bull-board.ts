@@ -23,16 +23,19 @@ import { SteeredQueue } from "./steered-queue.ts";
 
 const PATH = "/jobs";
 const UI = "@bull-board/ui";
-/** The most queues on the page. The page reads each of them every few seconds. */
+/** The most queues on the page, because the page reads each queue every few seconds. */
 const MOST_QUEUES = 100;
 const SHOWN: UIConfig = {
   boardTitle: "Sluice jobs",
   miscLinks: [{ text: "Sluice", url: "../" }],
-  // The manual is on another host.
+  // Hide the link, because the manual is on another host.
   hideDocsLink: true,
   showWorkers: false,
 };
-/** The page sets inline styles and a base URL. The rest is as strict as for the pages of the board. */
+/**
+ * The content security policy of the page. It allows the inline styles and the base URL that the
+ * page sets. Otherwise it is as strict as the policy of the board.
+ */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -59,7 +62,11 @@ export interface BullBoardParts {
   readonly insight: Pick<InsightStore, "queues">;
 }
 
-/** @throws when the package is missing or has an unsupported version. It then adds no route. */
+/**
+ * Adds the routes of bull-board.
+ *
+ * @throws when the package is missing or has an unsupported version. No route is added then.
+ */
 export function bullBoardRoutes(app: FastifyInstance, parts: BullBoardParts): void {
   const ui = findFiles();
   const { entry, api } = partsOfBoard(ui.folder);
@@ -71,13 +78,14 @@ export function bullBoardRoutes(app: FastifyInstance, parts: BullBoardParts): vo
 interface BoardFiles {
   readonly folder: string;
   readonly page: string;
-  /** The names of its static files. */
+  /** The names of the static files. */
   readonly names: ReadonlySet<string>;
 }
 
 /** @throws when the package is missing, incomplete or has an unsupported version. */
 function findFiles(): BoardFiles {
-  // Bundles of others often declare a `createRequire` by themselves. One in CommonJS has no `import.meta.url`.
+  // Call `createRequire` as a property, because bundles often declare a variable with this name. A
+  // CommonJS bundle has no `import.meta.url`.
   const { resolve } = nodeModule.createRequire(import.meta.url ?? join(process.cwd(), "index.js"));
   const manifest = resolve(`${UI}/package.json`);
   const { version } = JSON.parse(readFileSync(manifest, "utf8")) as { readonly version: string };
@@ -90,7 +98,7 @@ function findFiles(): BoardFiles {
   return { folder, page: readFileSync(join(folder, "dist/index.ejs"), "utf8"), names };
 }
 
-/** What bull-board gives to the adapter of a server. */
+/** Returns what bull-board passes to a server adapter: its page and its API routes. */
 function partsOfBoard(uiBasePath: string): { entry: AppViewRoute; api: AppControllerRoute[] } {
   let entry: AppViewRoute | undefined;
   let api: AppControllerRoute[] = [];
@@ -149,7 +157,7 @@ function pageRoutes(
   );
 }
 
-/** Fills in the template of the page, and removes its links to fonts on another host. */
+/** Fills in the page template, and removes the page's links to fonts on another host. */
 function pageOf(page: string, entry: AppViewRoute): string {
   const favIcon = { default: "static/images/logo.svg", alternative: "static/favicon-32x32.png" };
   const { params } = entry.handler({
@@ -162,20 +170,31 @@ function pageOf(page: string, entry: AppViewRoute): string {
     .replaceAll(/<%[-=]\s*(\w+)\s*%>/g, (_tag, param: string) => params[param] ?? "");
 }
 
-/** A placeholder for the base URL, which depends on the path of each request. bull-board needs the slash at its end. */
+/**
+ * A placeholder for the base URL, which depends on the path of each request. bull-board needs the
+ * trailing slash.
+ */
 const BASE = "relative-base/";
-/** The scripts of bull-board need an absolute path as base. Only the browser knows it, so this script sets it first. */
+/**
+ * The scripts of bull-board need an absolute path as base. Only the browser knows that path, so
+ * this script sets it before the other scripts run.
+ */
 const RESOLVE_BASE = `const base = document.querySelector("base");
 base.setAttribute("href", new URL(base.href).pathname);
 `;
 
-/** The relative path from a request to the root of the server, which a proxy can serve below another path. */
+/**
+ * Returns the relative path from a request to the root of the server, because a proxy can serve the
+ * server below another path.
+ */
 function rootOf(url: string): string {
   const depth = url.split("?", 1)[0]!.split("/").length - 2;
   return "../".repeat(depth) || "./";
 }
 
-/** Only the board has a form to sign in. */
+/**
+ * Redirects a client that is not signed in to the board, because only the board has a sign-in form.
+ */
 function sendToSignIn(error: Error, { url }: FastifyRequest, reply: FastifyReply): FastifyReply {
   const problem = problemOf(error);
   return problem.status === 401 ? reply.redirect(rootOf(url)) : sendProblem(reply, problem);
@@ -219,7 +238,7 @@ function apiRoute(app: FastifyInstance, route: AppControllerRoute, parts: BullBo
   }
 }
 
-/** The page of bull-board shows the field `error`. */
+/** Sends an error in the field `error`, which the page of bull-board shows. */
 function sendAsTheyRead(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const problem = problemOf(error);
   if (problem.code === "ERR_INTERNAL")
@@ -227,7 +246,7 @@ function sendAsTheyRead(error: Error, request: FastifyRequest, reply: FastifyRep
   return sendProblem(reply, { ...problem, error: problem.detail });
 }
 
-/** The queues of a request that its token may use. */
+/** Returns the queues that the token of a request may use. */
 async function queuesOf(
   request: FastifyRequest,
   { params, query }: { readonly params: RequestFields; readonly query: RequestFields },
@@ -254,7 +273,7 @@ async function queuesOf(
   const opened = await Promise.allSettled([...names].map(steered));
   const found = opened.flatMap((each) => (each.status === "fulfilled" && each.value) || []);
   const [failed] = opened.filter((each) => each.status === "rejected");
-  // A queue with an unreachable server does not hide the others.
+  // Show the other queues even if the server of one queue is unreachable.
   if (found.length === 0 && failed !== undefined) throw failed.reason;
   return new Map(found.map((queue) => [queue.getName(), queue]));
 }

@@ -6,7 +6,10 @@ import { SUPPORTED_VERSION } from "./load-bull-board.cjs";
 
 const INSTALL = `npm install @bull-board/api@${SUPPORTED_VERSION} @bull-board/ui@${SUPPORTED_VERSION}`;
 
-/** Serves bull-board at `/jobs`. If its packages are missing, `/jobs` says what to install, and the rest of the server works. */
+/**
+ * Serves bull-board at `/jobs`. If its packages are missing, `/jobs` says what to install, and the
+ * rest of the server still works.
+ */
 export async function jobsRoutes(app: FastifyInstance, parts: BullBoardParts): Promise<void> {
   try {
     const { bullBoardRoutes } = await import("./bull-board.ts");

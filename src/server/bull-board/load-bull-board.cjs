@@ -10,5 +10,8 @@ exports.loadBullBoard = () => {
   }
 };
 
-/** The tested version. Its routes hide the data of jobs, and change queues only through the methods of the adapter. */
+/**
+ * The tested version. In this version, routes hide the data of jobs, and change queues only through
+ * the methods of the adapter.
+ */
 exports.SUPPORTED_VERSION = "9.10";

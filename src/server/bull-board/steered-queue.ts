@@ -1,6 +1,6 @@
 /**
- * The adapter of a queue for bull-board. It reads from BullMQ, but changes go through the methods of Sluice, which also
- * update lanes, ordered keys, schedules and pending results.
+ * Adapts a queue to bull-board. The adapter reads from BullMQ, but makes changes through Sluice,
+ * which also updates lanes, ordered keys, schedules and pending results.
  */
 import type { BullMQAdapter as Adapter } from "@bull-board/api/bullMQAdapter";
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
@@ -24,14 +24,14 @@ export interface SteeredQueueSettings {
   readonly mayAct: boolean;
   /** The name of the user. */
   readonly by: string;
-  /** Runs an operation on the queue for the user. */
+  /** Runs an operation on the queue in the name of the user. */
   readonly run: <Result>(name: string, input?: object) => Promise<Result>;
 }
 
-/** Replaces the data of jobs for users that may not see it. */
+/** Replaces the data of jobs for users who may not see it. */
 const HIDDEN = "Hidden: only a token with the role act shows this.";
 
-/** A subclass, because bull-board only accepts instances of its adapter. */
+/** A subclass of bull-board's adapter, because bull-board accepts only instances of that class. */
 export class SteeredQueue extends BullMQAdapter {
   override readonly allowCompletedRetries = false;
   readonly #queue: Queue<unknown>;
@@ -55,12 +55,15 @@ export class SteeredQueue extends BullMQAdapter {
     return this.#queue.name;
   }
 
-  /** BullMQ finds workers by their connections, but the workers of Sluice share connections. */
+  /**
+   * Returns no workers: BullMQ finds workers by their connections, but Sluice's workers share
+   * connections.
+   */
   override getWorkers(): Promise<null> {
     return Promise.resolve(null);
   }
 
-  /** Sluice has no flows. */
+  /** Returns no flow producer, because Sluice has no flows. */
   override getFlowProducer(): Promise<null> {
     return Promise.resolve(null);
   }
@@ -100,7 +103,10 @@ export class SteeredQueue extends BullMQAdapter {
     await this.#queue.drain(this.#byHand);
   }
 
-  /** BullMQ would also remove jobs that are parked in lanes, because it takes them for delayed jobs. */
+  /**
+   * Removes jobs through Sluice. BullMQ would also remove jobs that are parked in lanes, because it
+   * takes them for delayed jobs.
+   */
   override async clean(status: Cleaned): Promise<void> {
     const state = CLEANED.get(status);
     if (state === undefined) await refuse("Running jobs cannot be cleaned");
@@ -141,12 +147,12 @@ export class SteeredQueue extends BullMQAdapter {
     return false;
   }
 
-  /** The bucket sets the rate. A rate limit of BullMQ would have no effect. */
+  /** Returns false, because the bucket sets the rate. A BullMQ rate limit would have no effect. */
   override get supportsGlobalRateLimit(): boolean {
     return false;
   }
 
-  /** A job of BullMQ whose changes go through the queue of Sluice. */
+  /** Wraps a BullMQ job, so that changes to the job go through the Sluice queue. */
   #steered(job: StoredJob): StoredJob {
     const id = job.id!;
     const queue = this.#queue;
@@ -158,7 +164,8 @@ export class SteeredQueue extends BullMQAdapter {
       async retry(state = "failed") {
         if (state === "completed")
           await refuse("A completed job cannot run again. Enqueue a new one");
-        // The operation also reads the status of the queue, once for each job of "Retry all".
+        // Calls the queue directly. The operation would also read the status of the queue, once for
+        // each job of "Retry all".
         if ((await queue.replay(id)) === 0) await refuse(MOVED_ON);
       },
       remove: () => change((ours) => ours.remove()),
@@ -174,7 +181,7 @@ export class SteeredQueue extends BullMQAdapter {
   }
 }
 
-/** The states of Sluice by those of BullMQ. */
+/** Maps BullMQ's job states to Sluice's. */
 const CLEANED: ReadonlyMap<string, "waiting" | "delayed" | "done" | "failed"> = new Map([
   ["wait", "waiting"],
   ["prioritized", "waiting"],

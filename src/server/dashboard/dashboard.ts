@@ -1,4 +1,4 @@
-/** Serves the board at `/`. Its files contain no data: the page reads that from `/api/v1`. */
+/** Serves the board at `/`. The files contain no data: the page reads its data from `/api/v1`. */
 import { createHash } from "node:crypto";
 import { extname } from "node:path";
 import type { FastifyInstance } from "fastify";
@@ -11,7 +11,10 @@ const TYPES: Readonly<Record<string, string>> = {
   ".svg": "image/svg+xml",
 };
 
-/** `made` contains files of the page that the server generates when it starts. */
+/**
+ * Adds the routes of the board. `made` contains files of the page that the server generates when it
+ * starts.
+ */
 export function dashboardRoutes(
   app: FastifyInstance,
   made: Readonly<Record<string, string>>,
@@ -20,7 +23,7 @@ export function dashboardRoutes(
     const etag = `"${createHash("sha256").update(content).digest("base64url").slice(0, 22)}"`;
     const url = name === "index.html" ? "/" : `/${name}`;
     app.get(url, { config: { needs: "nothing" }, schema: { hide: true } }, (request, reply) => {
-      // The files only change with the version of the server.
+      // Let browsers cache the files, because the files change only with the server version.
       void reply.headers({ "cache-control": "no-cache", etag });
       if (request.headers["if-none-match"] === etag) return reply.code(304).send();
       return reply.type(TYPES[extname(name)]!).send(content);

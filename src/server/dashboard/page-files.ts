@@ -1,4 +1,7 @@
-/** The build replaces this module by the texts of the files, because a bundle has no folder beside it. */
+/**
+ * Reads the files of the board from the folder beside this module. The build replaces this module
+ * with the texts of the files, because a bundle has no such folder.
+ */
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { extname, sep } from "node:path";
@@ -6,7 +9,7 @@ import { extname, sep } from "node:path";
 const EXTENSIONS: ReadonlySet<string> = new Set([".html", ".js", ".css", ".svg"]);
 const OF_UPLOT = { "uplot.js": "uPlot.iife.min.js", "uplot.css": "uPlot.min.css" } as const;
 
-/** The files of the board, by their paths such as `"parts/dom.js"`. */
+/** Returns the files of the board by path, such as `"parts/dom.js"`. */
 export function readPageFiles(): Readonly<Record<string, string>> {
   const folder = new URL("./page/", import.meta.url);
   const names = readdirSync(folder, { recursive: true, encoding: "utf8" })

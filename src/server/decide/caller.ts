@@ -5,29 +5,31 @@ import { HttpProblem } from "../problem.ts";
 
 /** A client that waits for a response. */
 export interface Caller {
-  /** Aborted when the client disconnects, or the server closes. */
+  /** Aborted when the client disconnects or the server closes. */
   readonly signal: AbortSignal;
   /**
-   * Calls `act` if the client disconnects before its response was sent; at once if it already has.
+   * Calls `act` if the client disconnects before its response is sent. Calls `act` immediately if
+   * the client has already disconnected.
    */
   onHangUp(act: () => void): void;
   readonly log: FastifyBaseLogger;
 }
 
-/** All clients that wait for a response of this server. */
+/** All clients that wait for a response from this server. */
 export interface Callers {
   of(reply: FastifyReply): Caller;
-  /** Ends all waits now, because the server closes. */
+  /** Ends all waits immediately, because the server closes. */
   close(): void;
 }
 
-/** The reason of a signal whose client is gone. No client reads it. */
+/** Creates the abort reason for a client that has disconnected. No client reads this error. */
 export function hungUp(): HttpProblem {
   return new HttpProblem("ERR_CLIENT_GONE", "The client hung up.");
 }
 
 /**
- * Calls `act` if the client disconnects before its response was sent; at once if it already has.
+ * Calls `act` if the client disconnects before its response is sent. Calls `act` immediately if the
+ * client has already disconnected.
  */
 export function whenHungUp({ raw }: FastifyReply, act: () => void): void {
   whenOver(raw, (isHungUp) => {
@@ -36,12 +38,14 @@ export function whenHungUp({ raw }: FastifyReply, act: () => void): void {
 }
 
 /**
- * Calls `act` once, when a response was sent or its client is gone; at once if that is already so.
+ * Calls `act` once, when the response was sent or the client has disconnected. Calls `act`
+ * immediately if either has already happened.
  */
 export function whenOver(raw: ServerResponse, act: (isHungUp: boolean) => void): void {
   const { socket } = raw.req;
   if (raw.closed || socket.destroyed) return act(!raw.writableFinished);
-  // Node does not notify a pipelined response that waits behind others when the connection ends.
+  // Watch the socket too. If the connection ends, Node does not notify a pipelined response that
+  // waits behind others.
   const isQueued = raw.socket === null;
   function end(): void {
     if (isQueued) {
@@ -50,9 +54,9 @@ export function whenOver(raw: ServerResponse, act: (isHungUp: boolean) => void):
     }
     act(!raw.writableFinished);
   }
-  // A response emits this once.
+  // This event is emitted only once per response.
   raw.on("close", end);
-  // Any number of responses may wait behind each other.
+  // Remove the listener limit, because any number of responses may wait behind each other.
   if (isQueued) socket.setMaxListeners(0).on("close", end);
 }
 
@@ -93,8 +97,8 @@ export function createCallers(): Callers {
 let turn: Promise<void> | undefined;
 
 /**
- * Resolves when all requests that have arrived by now were read, so that their draws share a
- * script. Otherwise the first draw would be sent alone, and the others would wait for its reply.
+ * Resolves when all requests that have arrived by now were read. Their draws then share one script.
+ * Otherwise the first draw would be sent alone, and the others would wait for its reply.
  */
 export function endOfTurn(): Promise<void> {
   return (turn ??= new Promise((resolve) => {

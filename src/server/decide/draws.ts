@@ -1,6 +1,6 @@
 /**
- * Draws and tries over HTTP. A client that disconnects while it waits leaves the queue. If it
- * already has its slot, the slot is given back.
+ * Draws and tries over HTTP. If a client disconnects while it waits, it leaves the queue. If it
+ * already has a slot, the slot is returned to the bucket.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
@@ -27,7 +27,7 @@ import {
 } from "./schemas.ts";
 import type { GivenSlots } from "./slots.ts";
 
-/** The parameters of a draw or a try. */
+/** The parameters of a request to draw or to try. */
 interface Asked {
   readonly key?: Key;
   readonly keys?: NamedKeys;
@@ -66,13 +66,16 @@ export interface DrawParts {
 
 const JSON_TYPE = "application/json; charset=utf-8";
 const HOLD_MS = 60_000;
-/** Prevents a deadlock of two callers that each hold what the other needs. */
+/**
+ * The default maximum wait for draws of several slots. It ends the deadlock of two callers that
+ * each hold what the other needs.
+ */
 const ALL_WAIT_MS = 30_000;
 
 export function drawRoutes(app: FastifyInstance, { found, slots, callers }: DrawParts): void {
   /**
    * Builds the reply for a slot. If the client disconnects before it receives the reply, the slot
-   * is given back.
+   * is returned to the bucket.
    */
   function replyOrGiveBack(
     slot: Slot,
@@ -112,11 +115,11 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     await endOfTurn();
     const decision = await bucket.tryDraw(tried(asked));
     const limits = limitsOverWholeSeconds(decision);
-    // Fastify's serializer checks each value, which takes several times as long.
+    // Use a plain serializer, because Fastify's checks each value and takes several times as long.
     void reply.headers(headersOf(decision, limits)).type(JSON_TYPE).serializer(asJson);
     const { allowed, resetAfterMs, slot } = decision;
     const least = Math.min(...limits.map((limit) => limit.remaining));
-    // Omitted without limits, because JSON has no Infinity.
+    // Without limits, `remaining` is omitted, because JSON has no Infinity.
     const remaining = limits.length === 0 ? undefined : least;
     if (allowed) {
       const onHangUp = (act: () => void): void => whenHungUp(reply, act);
@@ -137,7 +140,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     return sendProblem(reply, { ...problem, ...facts });
   }
 
-  /** Draws each one independently. */
+  /** Draws each slot independently. */
   async function drawEach({ draws, maxWaitMs }: AskedMany, caller: Caller): Promise<object> {
     const { signal } = caller;
     const results = await Promise.all(
@@ -154,7 +157,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     return { results };
   }
 
-  /** Draws all or none. If one draw fails, the slots of the others are given back. */
+  /** Draws all slots or none. If one draw fails, the other slots are returned. */
   async function drawAll(
     { draws, maxWaitMs = ALL_WAIT_MS }: AskedMany,
     caller: Caller,
@@ -236,7 +239,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
 }
 
 function drawn({ key, keys, cost, priority, maxWaitMs }: Asked): Parameters<Bucket["draw"]>[0] {
-  // An omitted option keeps the default.
+  // Omit `maxWaitMs` if the request has none, so that the default applies.
   const own = maxWaitMs === undefined ? {} : { maxWaitMs };
   return { priority, ...tried({ key, keys, cost } as Asked), ...own };
 }
@@ -249,7 +252,7 @@ function tried({ key, keys, cost }: Asked): { key?: Key; keys?: NamedKeys; cost?
   return read;
 }
 
-/** Gives the slot and its lease back, because the call will not be made. */
+/** Returns the slot and its lease to the bucket, because the call will not be made. */
 export function giveBack(
   slot: Slot,
   { cost = 1 }: { readonly cost?: Cost | undefined },
@@ -262,7 +265,7 @@ export function giveBack(
   });
 }
 
-/** Digits beyond that are clock noise. */
+/** Rounds to microseconds. Further digits are clock noise. */
 function inMicroseconds(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }

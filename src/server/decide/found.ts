@@ -9,15 +9,15 @@ export interface Finder {
   findQueue(name: string): Promise<Queue<unknown> | undefined>;
 }
 
-/** The buckets and queues that this server knows, by name. */
+/** Caches the buckets and queues that this server knows, by name. */
 export interface Found {
-  /** @throws {@link HttpProblem} 404 when no process has declared it. */
+  /** @throws {@link HttpProblem} 404 when no process has declared the bucket. */
   bucket(name: string): Promise<Bucket> | Bucket;
-  /** @throws {@link HttpProblem} 404 when no process has declared it. */
+  /** @throws {@link HttpProblem} 404 when no process has declared the queue. */
   queue(name: string): Promise<Queue<unknown>>;
 }
 
-/** How long a found bucket is cached. Draws notice a changed policy by themselves. */
+/** How long a found bucket is cached. Draws notice a changed policy without a new look-up. */
 const KNOWN_MS = 5_000;
 const MOST_KNOWN = 10_000;
 

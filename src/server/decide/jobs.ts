@@ -25,7 +25,7 @@ export function jobRoutes(
   const readJson = app.getDefaultJsonParser("error", "error");
   const readLine = (request: FastifyRequest, line: string): unknown => {
     let read: unknown;
-    // It calls back synchronously.
+    // The JSON parser calls back synchronously, so the value is set when it returns.
     void readJson(request, line, (error, value) => {
       if (error) throw error;
       read = value;
@@ -105,18 +105,19 @@ function pathOf(queue: string, id: string): string {
   return `/v1/queues/${encodeURIComponent(queue)}/jobs/${encodeURIComponent(id)}`;
 }
 
-/** Content types with JSON on each line. */
+/** Content types with one JSON value per line. */
 const NDJSON = ["application/x-ndjson", "application/jsonl"] as const;
 
 const MOST_LINES = 10_000;
 
 /**
- * Parses each line and skips empty ones. `read` parses the body of other requests.
+ * Parses the job on each line and skips empty lines. `read` parses a line like the body of a JSON
+ * request.
  *
  * @throws {@link HttpProblem} 400 with the number of the line that is invalid JSON; 413 for too many lines.
  */
 function jobsOfLines(text: string, read: (line: string) => unknown): readonly unknown[] {
-  // Files from Windows may begin with a byte order mark.
+  // Remove a byte order mark, with which files from Windows may begin.
   const lines = text.replace(/^\ufeff/, "").split("\n");
   if (lines.length > MOST_LINES + 1) {
     throw new HttpProblem(

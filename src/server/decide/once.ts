@@ -5,15 +5,16 @@ import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import { HttpProblem } from "../problem.ts";
 
-/** A request that may be repeated, and stores its jobs once. */
+/** A request that clients may repeat. Its jobs are stored only once. */
 export interface Once {
   readonly dedupeIdOf: (index: number | undefined) => string;
   /**
-   * Stores the jobs of a request if its content matches the first request with its key.
+   * Stores the jobs of a request if its content matches that of the first request with the same
+   * key.
    *
    * @throws {@link HttpProblem} 422 when the first request had other content. Nothing is stored
-   * then. If the note of the first request is lost but its jobs still exist, jobs that it did not
-   * contain are stored.
+   * then. There is one exception: if the record of the first request is lost but its jobs still
+   * exist, jobs that the first request did not contain are stored.
    */
   store(request: OnceRequest): Promise<QueuedJob<unknown>[]>;
 }
@@ -25,9 +26,9 @@ interface OnceRequest {
   readonly work: () => Promise<QueuedJob<unknown>[]>;
 }
 
-/** How long an `Idempotency-Key` applies. */
+/** How long an `Idempotency-Key` stays valid. */
 const HOLDS_MS = 24 * 3_600_000;
-/** Longer than the jobs of the last matching request are known. */
+/** How long a request is remembered. It must outlast the jobs of the last matching request. */
 const NOTED_MS = HOLDS_MS + 3_600_000;
 const LONGEST_KEY = 255;
 
@@ -37,7 +38,7 @@ interface OnceParts {
   readonly header: string | string[] | undefined;
 }
 
-/** @throws {@link InvalidOptionError} when it is no key. */
+/** @throws {@link InvalidOptionError} when the header is not a valid key. */
 export function readOnce({ notes, queue, header }: OnceParts): Once | undefined {
   if (header === undefined) return undefined;
   const key = String(header).replace(/^"(.*)"$/, "$1");
@@ -58,15 +59,15 @@ export function readOnce({ notes, queue, header }: OnceParts): Once | undefined 
       if (noted === "other") throw otherBefore();
       try {
         const jobs = await work();
-        // The note may be missing although jobs exist: it was evicted, or an older version stored
-        // them. With a note, the data may differ after an update, or because a schema transformed
-        // it.
+        // Compare the data if there was no record of the request. Its jobs may exist nevertheless:
+        // the record was evicted, or an older version stored the jobs. If there was a record, the
+        // data may differ after an update, or because a schema transformed the data.
         const isOther = (job: QueuedJob<unknown>, index: number): boolean =>
           !job.isNew && textOf(job.data) !== textOf(data[index]);
         if (noted === "first" && jobs.some(isOther)) throw otherBefore();
         return jobs;
       } catch (error) {
-        // Nothing was stored, so the corrected request may use the same key.
+        // Nothing was stored, so a corrected request may use the same key.
         const isRefused =
           error instanceof InvalidOptionError ||
           error instanceof CostTooLargeError ||
@@ -85,7 +86,7 @@ function otherBefore(): HttpProblem {
   );
 }
 
-/** The options of a job whose request may be repeated. */
+/** Adds the options that store the jobs of a repeated request only once. */
 export function withOnce(
   once: Once | undefined,
   options: EnqueueOptions,
@@ -108,8 +109,8 @@ function digestOf(text: string): string {
 }
 
 /**
- * Serializes a value as JSON with sorted fields. It avoids recursion, because a request of 20 kB
- * may have 10,000 levels.
+ * Serializes a value as JSON with sorted fields. Avoids recursion, because a request of 20 kB may
+ * have 10,000 levels.
  */
 function textOf(root: unknown): string {
   const written: string[] = [];
@@ -124,7 +125,7 @@ function textOf(root: unknown): string {
       if (!isList) fields.sort(([a], [b]) => (a < b ? -1 : 1));
       written.push(isList ? "[" : "{");
       rest.push({ text: isList ? "]" : "}" });
-      // The first to be written must be on top.
+      // Push the fields in reverse order, because the top of the stack is written first.
       for (const [index, [name, value]] of [...fields.entries()].toReversed()) {
         const comma = index === 0 ? "" : ",";
         rest.push({ value }, { text: isList ? comma : `${comma}${JSON.stringify(name)}:` });

@@ -48,7 +48,7 @@ function object(properties: object, required?: readonly string[]): object {
   };
 }
 
-/** Makes the body optional if none of its fields is required. */
+/** Makes a request body optional if none of its fields is required. */
 function optional(schema: object): object {
   return { ...schema, type: ["object", "null"] };
 }

@@ -1,41 +1,49 @@
 /**
- * The ids of slots. An id contains what any server of the fleet must know about its slot. It is
- * signed with a secret that the servers share in Redis. So a draw writes nothing for it, and no
- * client can forge one.
+ * Creates and reads slot ids. An id contains everything that a server must know about its slot. A
+ * draw therefore stores nothing for the id. Each id is signed with a secret that the servers share
+ * through Redis, so no client can forge an id.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { SlotSecrets } from "../../core/stores/insight/slots.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { SlotFacts } from "../../throttle/slot/slot.ts";
 
-/** The content of an id. */
+/** The content of a slot id. */
 export interface SlotId {
   readonly bucket: string;
-  /** Distinguishes it from other slots. */
+  /** Distinguishes the slot from other slots. */
   readonly name: string;
-  /** When the hold ends unless it is renewed, in ms since 1970 on the bucket's clock. */
+  /**
+   * The time at which the hold ends unless it is renewed, in ms since 1970 on the bucket's clock.
+   */
   readonly untilMs: number;
   readonly facts: SlotFacts;
 }
 
 export interface SlotIds {
   /**
-   * Resolves when this server knows the fleet's secret, or Redis did not return it. Returns
-   * undefined if that is already so.
+   * Resolves when this server knows the fleet's secret, or Redis did not return the secret. Returns
+   * undefined if there is nothing to wait for.
    */
   ready(): Promise<void> | undefined;
   write(id: SlotId): string;
-  /** The content of an id from any server of this fleet; undefined for any other text. */
+  /**
+   * Returns the content of an id that any server of this fleet created. Returns undefined for any
+   * other text.
+   */
   read(text: string): Promise<SlotId | undefined>;
 }
 
 const SECRET_BYTES = 32;
 const SIGNATURE_BYTES = 16;
-/** Redis may lose the secret, or another server may have stored a different one. */
+/**
+ * How often the secret is read again. Redis may lose the secret, or another server may have stored
+ * a different one.
+ */
 const ASK_EVERY_MS = 60_000;
-/** Unknown ids are mostly made up, so they trigger a new request at most this often. */
+/** An unknown id triggers a new read at most this often, because most unknown ids are made up. */
 const ASK_AGAIN_MS = 1_000;
-/** How many secrets are kept, since ids signed with earlier ones are still in use. */
+/** The most secrets that are kept. Ids that were signed with earlier secrets are still in use. */
 const MOST_SECRETS = 4;
 
 type Packed = readonly [
@@ -52,7 +60,7 @@ type Packed = readonly [
 ];
 
 export function createSlotIds(store: SlotSecrets): SlotIds {
-  /** The first one signs. */
+  /** The known secrets. The first one signs. */
   let secrets = [randomBytes(SECRET_BYTES).toString("base64url")];
   let asking: Promise<void> | undefined;
   let hasAsked = false;
@@ -64,7 +72,7 @@ export function createSlotIds(store: SlotSecrets): SlotIds {
       const secret = await store.slotSecret(secrets[0]!);
       secrets = [secret, ...secrets.filter((each) => each !== secret)].slice(0, MOST_SECRETS);
     } catch {
-      // Only this server knows its ids until Redis responds.
+      // Read the secret again soon. Until Redis responds, only this server can read its ids.
       askedAtMs = performance.now() - ASK_EVERY_MS + ASK_AGAIN_MS;
     } finally {
       hasAsked = true;

@@ -24,7 +24,7 @@ const AGAIN =
   "Send the request again. It takes effect only once; for a released slot, the repeated request gets a 404. " +
   "A lease ends by itself unless it is renewed.";
 
-/** Adds a remedy to errors while Redis does not respond. */
+/** Adds a remedy to the error if Redis does not respond. */
 async function adviseRetry<Done>(work: Promise<Done>): Promise<Done> {
   try {
     return await work;
@@ -34,7 +34,7 @@ async function adviseRetry<Done>(work: Promise<Done>): Promise<Done> {
   }
 }
 
-/** Routes for slots that clients hold, whichever server gave them. */
+/** Adds the routes for slots that clients hold. Any server of the fleet may have created a slot. */
 export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
   const common = (summary: string, body: object, answer: object) => ({
     config: { needs: "draw" } as const,

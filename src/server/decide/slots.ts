@@ -8,35 +8,42 @@ import { HttpProblem } from "../problem.ts";
 import type { Found } from "./found.ts";
 import { createSlotIds, type SlotId } from "./slot-ids.ts";
 
-/** How long a slot is held, and the cost with which it was drawn. */
+/** How long a client holds a slot, and the cost with which the slot was drawn. */
 interface Holding {
   readonly cost: Cost | undefined;
   readonly holdMs: number;
 }
 
 /**
- * The slots that clients hold. Any server of the fleet can settle and release them. Leases are
- * renewed by the server that gave them, and by servers that were asked to renew them.
+ * The slots that clients hold. Any server of the fleet can settle and release these slots. Their
+ * leases are renewed by the server that drew them, and by servers that received a request to renew
+ * them.
  */
 export interface GivenSlots {
-  /** Must be awaited before {@link GivenSlots.give} if it returns a promise. */
+  /** If it returns a promise, await that promise before you call {@link GivenSlots.give}. */
   ready(): Promise<void> | undefined;
-  /** Returns the id of a slot drawn here, and a function that stops holding its lease. */
+  /**
+   * Returns the id of a slot that this server has drawn, and a function that stops renewing the
+   * slot's lease.
+   */
   give(slot: Slot, holding: Holding): { readonly id: string; readonly letGo: () => void };
   /** @throws {@link HttpProblem} 404 when no server of the fleet created this id. */
   read(id: string): Promise<SlotId>;
   /**
-   * Holds the slot for this long from now. Throws {@link HttpProblem} 404 if it was released or its
-   * time is over, as do the methods below.
+   * Holds the slot for `holdMs` from now. Throws {@link HttpProblem} 404 if the slot was released
+   * or has expired, as do the methods below.
    */
   renew(slot: SlotId, holdMs: number): Promise<void>;
-  /** Books the cost. Only the first call counts; resolves with whether this is it. */
+  /** Books the cost. Only the first call counts. Resolves with true if this is the first call. */
   settle(slot: SlotId, cost: SettledCost): Promise<boolean>;
   release(slot: SlotId): Promise<void>;
 }
 
 const NAME_BYTES = 9;
-/** The delay after Redis did not say whether the slot was renewed by another server. */
+/**
+ * How long to wait before asking again, if Redis did not say whether another server has renewed the
+ * slot.
+ */
 const ASK_AGAIN_MS = 1_000;
 
 interface Held {
@@ -51,13 +58,14 @@ export interface GivenParts {
 
 export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
   const ids = createSlotIds(secrets);
-  /** The slots with leases that this server renews, by name. */
+  /** The slots whose leases this server renews, by name. */
   const held = new Map<string, Held>();
 
   function hold(id: SlotId, slot: DrawnSlot, holdMs: number): void {
     const before = held.get(id.name);
     clearTimeout(before?.timer);
-    // Another server ended it, or it could not be renewed.
+    // The signal is aborted if another server has ended the lease, or the lease could not be
+    // renewed.
     if (before === undefined) {
       slot.signal.addEventListener("abort", () => letGo(id.name), { once: true });
     }
@@ -73,7 +81,7 @@ export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
     own.slot.release();
   }
 
-  /** Ends a slot whose time is over, unless another server has renewed it. */
+  /** Ends a slot that has expired, unless another server has renewed the slot. */
   async function endIfOver(id: SlotId): Promise<void> {
     const own = held.get(id.name);
     if (own === undefined) return;
@@ -84,7 +92,7 @@ export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
     else hold(id, own.slot, noted?.leftMs ?? ASK_AGAIN_MS);
   }
 
-  /** @throws {@link HttpProblem} 404 for a slot that is over. */
+  /** @throws {@link HttpProblem} 404 for a slot that was released or has expired. */
   function assertHeld(id: SlotId, { state }: SlotNoted): void {
     if (state !== "over") return;
     letGo(id.name);

@@ -1,16 +1,16 @@
 import { HttpProblem } from "../problem.ts";
 
-/** A path segment that a server may read as `.` or `..`, in any spelling. */
+/** Matches a path segment that a server may read as `.` or `..`, in any spelling. */
 const DOTS = /^(?:\.|%2e){1,2}$/i;
 /**
- * Characters that URLs do not contain. Some servers read a backslash as a slash, and end a path at
- * a `;`.
+ * Matches characters that URLs do not contain, such as a backslash, which some servers read as a
+ * slash.
  */
 const NEVER_IN_A_PATH = /[^!$&-;=@A-Z_a-z~%[\]?|^`{}"<>]/;
 
 /**
- * The path of a request below its forward, as the client wrote it: `"/v1/models?limit=5"`. It is
- * appended to the upstream's path as text, so the host is always the upstream's.
+ * Returns the path of a request below its forward, as the client wrote it: `"/v1/models?limit=5"`.
+ * The path is appended as text to the upstream's path, so the host is always the upstream's.
  *
  * @throws {@link HttpProblem} 400 for a path that could lead elsewhere: an absolute URL, `..` in
  * any spelling, a backslash.
@@ -20,7 +20,8 @@ export function pathBelow(url: string, at: string): string {
   const [path = "", ...query] = rest.split("?");
   const isBelow = url.startsWith(at) && (path === "" || path.startsWith("/"));
   const isPlain = !NEVER_IN_A_PATH.test(rest) && !/%(?:2f|5c|00)/i.test(path);
-  // Some servers cut off parameters after a ";" before they look for dots.
+  // Drop the part after a ";" before the check, because some servers drop such parameters before
+  // they look for dots.
   const parts = path.split("/").map((part) => part.split(/;|%3b/i)[0]!);
   if (!isBelow || !isPlain || parts.some((part) => DOTS.test(part))) {
     throw new HttpProblem(
@@ -32,7 +33,7 @@ export function pathBelow(url: string, at: string): string {
   return `${path === "" ? "/" : path}${search}`;
 }
 
-/** The first segment of a path, and the path without it. */
+/** Splits a path into its first segment and the rest. */
 export function splitFirst(path: string): { readonly first: string; readonly rest: string } {
   const [, first = "", rest = ""] = /^\/([^/?]*)(.*)$/.exec(path) ?? [];
   return { first: decode(first), rest: rest.startsWith("/") ? rest : `/${rest}` };

@@ -45,7 +45,7 @@ export function readClientHeaders({ headers }: IncomingMessage): ClientHeaders {
 }
 
 /**
- * The key of a request, and its path without the key.
+ * Returns the key of a request, and the request's path without the key.
  *
  * @throws {@link InvalidOptionError} when the request contains no key.
  */
@@ -69,7 +69,7 @@ export function keyOf(
     throw new InvalidOptionError({ where: WHERE, option: name, value, remedy });
   }
   const text = String(value);
-  // Redis must not store credentials.
+  // Hash credentials, because Redis must not store them.
   if (!CREDENTIALS.test(name)) return { key: text, path };
   return { key: createHash("sha256").update(text).digest("base64url"), path };
 }

@@ -1,5 +1,6 @@
 /**
- * Reverse proxies that hold each request until its slot, and observe the responses of upstreams.
+ * Reverse proxies that hold each request until its slot, and let buckets observe the responses of
+ * upstreams.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Duplex, Readable } from "node:stream";
@@ -29,7 +30,7 @@ export interface ForwardParts {
   readonly holdsToken: (text: string) => boolean;
 }
 
-/** Responses after which the next upstream is tried, if there is one. */
+/** The statuses after which the next upstream is tried, if there is one. */
 const REFUSALS: ReadonlySet<number> = new Set([429, 502, 503, 504, 529]);
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
 
@@ -55,7 +56,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     const clientHeaders = readClientHeaders(raw);
     const { key, path } = keyOf(to.key, raw, pathBelow(raw.url!, to.at));
     const body = await readBody(raw);
-    // Otherwise the rest of the body would block the next request on the connection.
+    // Destroy the rest of the body. Otherwise it would block the next request on the connection.
     if (isStream(body)) reply.raw.once("finish", () => body.destroy());
     await endOfTurn();
     for (const [index, upstream] of to.upstreams.entries()) {
@@ -139,8 +140,8 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
         method: [...METHODS],
         url,
         config: { needs: "draw" },
-        // At this point, Fastify has not read the body, which is forwarded as it arrives. Fastify stops once a response
-        // is sent.
+        // Forward in this hook. Fastify has not read the body yet, so the body is forwarded as it
+        // arrives. Fastify stops once a response is sent.
         onRequest: (request, reply) => forward(to, request, reply),
         handler: () => {},
       });
@@ -155,8 +156,9 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
 }
 
 /**
- * Any other upgrade, such as the h2c of Java's HttpClient, is an offer that a server may ignore (RFC 9110 §7.8). A
- * WebSocket cannot continue without it. `Upgrade` alone is not an offer, because `Connection` has to name it.
+ * True if the client asks for a WebSocket, which cannot continue without the upgrade. A server may
+ * ignore any other upgrade, such as the h2c of Java's HttpClient (RFC 9110 §7.8). `Upgrade` alone
+ * is not an offer, because `Connection` must name it.
  */
 function asksForWebSocket({ connection = "", upgrade = "" }: IncomingHttpHeaders): boolean {
   return WEBSOCKET.test(upgrade) && UPGRADE.test(connection);
@@ -165,7 +167,7 @@ function asksForWebSocket({ connection = "", upgrade = "" }: IncomingHttpHeaders
 const WEBSOCKET = /(?:^|,)\s*websocket\b/i;
 const UPGRADE = /(?:^|,)\s*upgrade\s*(?:,|$)/i;
 
-/** Rejects CONNECT, because a tunnel could lead anywhere, and its content could not be checked. */
+/** Rejects CONNECT. A tunnel could lead anywhere, and its content could not be checked. */
 function refuseTunnel(_request: IncomingMessage, socket: Duplex): void {
   socket.on("error", () => socket.destroy());
   socket.end(
@@ -179,7 +181,7 @@ function lesser(one: number | undefined, other: number | undefined): number | un
   return Math.min(one, other);
 }
 
-/** A stream cannot be sent twice. */
+/** True if the body is a stream. A stream cannot be sent twice. */
 function isStream(body: Body): body is Readable {
   return body !== undefined && !(body instanceof Uint8Array);
 }
@@ -190,13 +192,16 @@ const TIMEOUT_CODES = new Set([
   "UND_ERR_CONNECT_TIMEOUT",
 ]);
 
-/** True if another upstream may succeed where this one had no free slot in time, or did not respond. */
+/**
+ * True if another upstream may succeed after this upstream had no free slot in time, or did not
+ * respond.
+ */
 function isWorthAnother(error: unknown, isSent: boolean): boolean {
   if (!isSent) return error instanceof WaitTooLongError || error instanceof LineFullError;
   return !(error instanceof SluiceError);
 }
 
-/** The error for the client if no upstream responded. */
+/** Returns the error for the client if no upstream responded. */
 function failureOf(error: unknown, forward: string, request: FastifyRequest): unknown {
   if (error instanceof SluiceError || error instanceof HttpProblem) return error;
   const { code } = error as { readonly code?: string };
@@ -212,7 +217,10 @@ function failureOf(error: unknown, forward: string, request: FastifyRequest): un
   );
 }
 
-/** A client that set a maximum wait has an alternative, so its library should not retry automatically. */
+/**
+ * Sets a header with which the client's library does not retry automatically. A client that set a
+ * maximum wait has an alternative.
+ */
 function forbidRetry(reply: FastifyReply, error: unknown): void {
   if (error instanceof WaitTooLongError) void reply.header("x-should-retry", "false");
 }

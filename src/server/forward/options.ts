@@ -8,44 +8,44 @@ import type { Bucket } from "../../throttle/bucket.ts";
 /** A request that will be forwarded. */
 export interface ForwardedRequest {
   readonly method: string;
-  /** The path below the forward, with its query: `"/v1/chat/completions"`. */
+  /** The path below the forward, including the query: `"/v1/chat/completions"`. */
   readonly path: string;
   readonly headers: Readonly<IncomingHttpHeaders>;
 }
 
 /**
- * The tenant of a request: the value of a required header, the first path segment with `"path"`,
- * which is then not forwarded, or the result of a function. Values of headers with credentials are
- * hashed.
+ * Selects the tenant of a request. `{ header }` selects the value of that header, which is then
+ * required. `"path"` selects the first path segment, which is then not forwarded. A function returns
+ * the tenant. Values of headers with credentials are hashed.
  */
 export type ForwardKey =
   | "path"
   | { readonly header: string }
   | ((request: ForwardedRequest) => Key | undefined);
 
-/** The destination of requests, and their bucket. */
+/** The destination of requests, and the bucket of the destination. */
 export interface Upstream {
   /** The URL below which requests are sent: `"https://api.openai.com"`. */
   readonly to: string;
   /**
-   * The bucket that each request draws from, or its name. The bucket's costs apply: with a preset
-   * of `sluice/llm`, these are tokens. Defaults to the bucket with the name of the forward.
+   * The bucket that each request draws from, or its name. The bucket sets the costs: with a preset
+   * of `sluice/llm`, costs are tokens. Defaults to the bucket with the name of the forward.
    */
   readonly bucket?: Bucket | string | undefined;
   /**
-   * Headers that replace the client's, such as the credentials of the upstream. They are never
-   * logged.
+   * Headers that replace the client's headers, for example the credentials of the upstream. They
+   * are never logged.
    */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /**
-   * The longest wait for a slot. A client may ask for less with `x-sluice-max-wait`. Defaults to no
-   * limit.
+   * The longest wait for a slot. A client may ask for a shorter wait with `x-sluice-max-wait`.
+   * Defaults to no limit.
    */
   readonly maxWaitMs?: number | undefined;
   /**
-   * How long the upstream may send nothing, before and during its response. After that the client
-   * gets a 504. Raise it for models that think longer. The wait for a slot does not count. Defaults
-   * to 600000 (10 minutes).
+   * How long the upstream may send nothing, before and during its response. The client then gets a
+   * 504. Raise this limit for models that think longer. The wait for a slot does not count.
+   * Defaults to 600000 (10 minutes).
    */
   readonly timeoutMs?: number | undefined;
 }
@@ -53,7 +53,7 @@ export interface Upstream {
 /** A reverse proxy that holds each request until its slot. */
 export interface ForwardOptions extends Omit<Upstream, "to"> {
   /**
-   * The URL below which requests are sent. If several upstreams are given, each is used when those
+   * The URL below which requests are sent. In a list, each upstream is used when all upstreams
    * before it reject a request or do not respond.
    */
   readonly to: string | readonly (string | Upstream)[];
@@ -62,7 +62,7 @@ export interface ForwardOptions extends Omit<Upstream, "to"> {
    * forward.
    */
   readonly at?: string | undefined;
-  /** Defaults to no key. */
+  /** The key that each request draws with. Defaults to no key. */
   readonly key?: ForwardKey | undefined;
   /**
    * How often a rejected request is sent in total, if its body has at most 1 MiB. Defaults to 3.
@@ -89,7 +89,7 @@ export interface ReadUpstream {
   readonly timeoutMs: number;
 }
 
-/** A model may think for minutes. */
+/** The default timeout. It is long, because a model may think for minutes. */
 const TIMEOUT_MS = 600_000;
 
 const A_URL = {
@@ -99,7 +99,7 @@ const A_BUCKET = { error: "give a bucket of this sluice, or its name" };
 const A_KEY = { error: 'give "path", { header: "x-tenant" }, or a function of the request' };
 const HEADERS = { error: "give the headers as texts of ASCII, by name" };
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** Paths that other parts of the server use. */
+/** Matches paths that other parts of the server use. */
 const TAKEN =
   /^\/(?:$|(?:api|jobs|healthz|readyz|metrics|assets|v1\/(?:buckets|slots|queues|draw))(?:\/|$))/;
 

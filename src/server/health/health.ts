@@ -1,9 +1,9 @@
-/** `/healthz` and `/readyz`, for orchestrators and load balancers. */
+/** Serves `/healthz` and `/readyz` for orchestrators and load balancers. */
 import type { FastifyInstance } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
 import type { Sluice } from "../../sluice/create-sluice.ts";
 
-/** Paths that are requested every few seconds. They are not logged. */
+/** Paths that are requested every few seconds. These requests are not logged. */
 export const QUIET_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/metrics"]);
 
 const OPEN = { needs: "nothing" } as const;

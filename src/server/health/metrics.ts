@@ -1,4 +1,7 @@
-/** `/metrics`, with the metrics of this process and of the whole fleet. Only a server exports the latter. */
+/**
+ * Serves `/metrics`, with the metrics of this process and of the whole fleet. Only a server exports
+ * fleet metrics.
+ */
 import type { FastifyInstance } from "fastify";
 import { fleetMetrics } from "../../insight/metrics/index.ts";
 import type { Metrics } from "../../insight/metrics/process-metrics.ts";
@@ -6,7 +9,10 @@ import type { Sluice } from "../../sluice/create-sluice.ts";
 import { accessOf } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 
-/** In the scope of every token without a restriction. Not a valid name, so that no other token can have it. */
+/**
+ * A name that is in the scope of every token without a restriction. It is not a valid bucket name,
+ * so no restricted token can have it.
+ */
 const ANY = "{any}";
 
 export function metricsRoute(app: FastifyInstance, { sluice }: { readonly sluice: Sluice }): void {
@@ -14,8 +20,8 @@ export function metricsRoute(app: FastifyInstance, { sluice }: { readonly sluice
 
   async function open(): Promise<Metrics> {
     const metrics = await sluice.metrics();
-    // Fleet metrics are read on each scrape, and end with the sluice, because another server of this process may share
-    // the register.
+    // Fleet metrics are read on each scrape. They end with the sluice, because another server of
+    // this process may share the register.
     fleetMetrics(sluice, { register: metrics.register });
     return metrics;
   }

@@ -1,4 +1,4 @@
-/** The forms of the board, as a module for its page. */
+/** Provides the forms of the board as a module for its page. */
 import { OPERATIONS } from "../../operations/index.ts";
 
 export function formsModule(): string {

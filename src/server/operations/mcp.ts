@@ -1,6 +1,6 @@
 /**
- * The operations as tools of the Model Context Protocol: JSON-RPC 2.0 with `initialize`, `ping`, `tools/list` and
- * `tools/call`. The caller of this module transports the messages.
+ * Offers the operations as tools of the Model Context Protocol: JSON-RPC 2.0 with `initialize`,
+ * `ping`, `tools/list` and `tools/call`. The caller of this module transports the messages.
  */
 import { InvalidOptionError, SluiceError } from "../../core/errors.ts";
 import { OPERATIONS } from "../../operations/index.ts";
@@ -15,8 +15,8 @@ import { sayInJson } from "../../operations/text.ts";
 import { readVersion } from "../../sluice/version.ts";
 
 /**
- * The newest first. A client that asks for another version gets the newest. Version 2025-03-26 is missing, because it
- * requires batches.
+ * The supported protocol versions, newest first. A client that asks for another version gets the
+ * newest. Version 2025-03-26 is missing, because it requires batches.
  */
 const VERSIONS = ["2025-06-18", "2024-11-05"];
 const ERRORS = { parse: -32_700, request: -32_600, method: -32_601, params: -32_602 } as const;
@@ -40,7 +40,7 @@ export interface McpDoor extends Door {
   readonly fail: (error: unknown) => void;
 }
 
-/** The reply to one message; undefined for a notification. */
+/** Returns the reply to one message. Returns undefined for a notification. */
 export async function replyTo(message: unknown, door: McpDoor): Promise<Reply | undefined> {
   const { jsonrpc, id, method, params } = (message ?? {}) as Message;
   if (jsonrpc !== "2.0" || typeof method !== "string") {
@@ -73,7 +73,7 @@ export async function replyTo(message: unknown, door: McpDoor): Promise<Reply | 
   }
 }
 
-/** The reply to a text that is not JSON. */
+/** Returns the reply to a text that is not JSON. */
 export function unreadable(): Reply {
   return refusal(null, "parse", "This is not valid JSON.");
 }
@@ -82,12 +82,15 @@ function refusal(id: unknown, why: keyof typeof ERRORS, message: string): Reply 
   return { jsonrpc: "2.0", id: id ?? null, error: { code: ERRORS[why], message } };
 }
 
-/** The operations that the caller may use. */
+/** Returns the operations that the caller may use. */
 function toolsOf({ caller }: Door): readonly AnyOperation[] {
   return OPERATIONS.filter(({ needs }) => caller.mayUse(needs));
 }
 
-/** Many clients accept only letters, digits, `_` and `-`. */
+/**
+ * Replaces the dot of an operation's name, because many clients accept only letters, digits, `_`
+ * and `-`.
+ */
 function nameOf({ name }: AnyOperation): string {
   return name.replace(".", "_");
 }
@@ -100,12 +103,16 @@ function describe(each: AnyOperation): object {
     name: nameOf(each),
     description: `${summary}.${back}`,
     inputSchema: { type: "object", ...inputSchemaOf(each), additionalProperties: false },
-    // Clients treat a tool without `destructiveHint` as destructive: a disabled endpoint also fails its pending messages.
+    // Omit `destructiveHint`, because clients treat a tool without it as destructive. Disabling an
+    // endpoint, for example, also fails its pending messages.
     annotations: { readOnlyHint: isRead },
   };
 }
 
-/** Refusals are results, so that a model can read and correct them. Other errors are only reported to `fail`. */
+/**
+ * Runs an operation. A refusal becomes a result, so that a model can read and correct it. Other
+ * errors are only reported to `fail`.
+ */
 async function call(called: AnyOperation, door: McpDoor, given: object): Promise<object> {
   try {
     assertBounds(called, given);
@@ -120,7 +127,7 @@ async function call(called: AnyOperation, door: McpDoor, given: object): Promise
 }
 
 /**
- * Holds the upper bounds that only the command line may exceed.
+ * Enforces the upper bounds that only the command line may exceed.
  *
  * @throws {@link InvalidOptionError} when a number is above the maximum of its schema.
  */

@@ -1,4 +1,4 @@
-/** The HTTP routes of the operations, with their OpenAPI. */
+/** Creates the HTTP routes of the operations, with their OpenAPI. */
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { OPERATIONS } from "../../operations/index.ts";
 import {
@@ -64,7 +64,7 @@ function addRoute(
     },
     async preValidation(request) {
       check?.(request.body);
-      // An empty body is an empty object.
+      // Treat a missing body as an empty object.
       if (method !== "GET") request.body ??= {};
     },
     async handler(request) {
@@ -102,7 +102,9 @@ function requestSchema(
   };
 }
 
-/** The context of one request's operation, with the permissions of its token. */
+/**
+ * Creates the context of an operation from a request, with the permissions of the request's token.
+ */
 export function doorOf(door: Omit<Door, "caller">, request: FastifyRequest): Door {
   const { name, mayUse, mayBucket, mayQueue } = accessOf(request);
   return {
@@ -115,7 +117,10 @@ export function doorOf(door: Omit<Door, "caller">, request: FastifyRequest): Doo
   };
 }
 
-/** The author in the change log always names the token's owner, whatever the request states. */
+/**
+ * Returns the author for the change log. The author always includes the token's owner, even if the
+ * request states another name.
+ */
 function callerName(name: string | undefined, said: string | undefined): string {
   if (said === undefined || said === name) return name ?? "the server";
   return name === undefined ? said : `${said} (token of ${name})`;
@@ -123,7 +128,7 @@ function callerName(name: string | undefined, said: string | undefined): string 
 
 const text = (description: string): object => ({ type: "string", description });
 
-/** An error in the format of RFC 9457. */
+/** The schema of an error in the format of RFC 9457. */
 const PROBLEM = {
   description: "The problem and its remedy (RFC 9457).",
   content: {

@@ -3,7 +3,7 @@ import type { Purpose } from "../sending/jobs.ts";
 
 /** One attempt in the log: about 200 bytes plus the start of the reply. */
 export interface Attempt {
-  /** The id of its message. */
+  /** The id of the message. */
   readonly message: string;
   readonly endpoint: string;
   /** When the attempt ended, in ms since 1970. */
@@ -19,7 +19,7 @@ export interface Attempt {
   readonly answer: string;
   /** The error, as the tenant may see it. */
   readonly error?: string | undefined;
-  /** For a replay, the user who requested it. */
+  /** The user who requested the replay. Undefined if the attempt is no replay. */
   readonly by?: string | undefined;
 }
 

@@ -27,7 +27,8 @@ export function createAttempts(
     const tried = { ...job, changedAtMs: record.changedAtMs };
     if (outcome === "ours" && !isLast) {
       await ending.end(tried, delivered, "waiting");
-      // The queue retries the job. It does not count as an attempt at the endpoint.
+      // Throw, so that the queue retries the job. The retry does not count as another attempt at
+      // the endpoint.
       throw new Error(ending.reasonFor(tried, record, delivered));
     }
     if (outcome === "blocked") ending.noteBlocked(job, delivered);
@@ -37,15 +38,15 @@ export function createAttempts(
     }
     const delayMs = outcome === "ours" ? undefined : ending.nextInMs(job, record, delivered);
     if (delayMs !== undefined) {
-      // First pauses the endpoint, if it asked for that. This job ends last, so that it runs again
-      // if the process dies before.
+      // Pause the endpoint first, if its reply asked for a pause. This job ends last, so that the
+      // queue runs the job again if the process dies before.
       const isThere = await ending.end(tried, delivered, "waiting");
       if (!isThere) return;
       const later = { ...job, born: record.born, attempt: job.attempt + 1 };
       await storeLater(queue, later, { delayMs });
       return;
     }
-    // Fails for good. The job becomes a dead letter with this reason, and can be recovered.
+    // No attempt follows. The job becomes a dead letter with this reason, and can be recovered.
     await ending.end(tried, delivered, "failed");
     ending.noteExhausted(tried, delivered);
     throw new Discard(ending.reasonFor(tried, record, delivered));
@@ -59,10 +60,10 @@ export function createAttempts(
     });
     const { record: text, disabled, type, state, waitMs, nowMs } = begun;
     const record = text === undefined ? undefined : readRecord(text);
-    // The endpoint was removed, or replaced by another with the same id.
+    // The endpoint was removed, or replaced by another endpoint with the same id.
     if (record === undefined || (job.born !== undefined && job.born !== record.born)) return;
-    // Another message may have the same id by now. Jobs of an older version do not state which copy
-    // they mean.
+    // Another message may have the same id by now. Jobs from an older version do not name the copy
+    // that they belong to.
     const isSame = job.copy === undefined || job.copy === begun.copy;
     const body = isSame ? begun.body : undefined;
     if (body === undefined)
@@ -75,7 +76,7 @@ export function createAttempts(
     }
     if (waitMs > 0) {
       await ending.pauseEndpoint(job, waitMs);
-      // The job waits in its lane instead of for a delay, since the endpoint may recover before the
+      // The job waits in its lane without a delay, because the endpoint may recover before the
       // pause ends.
       await storeLater(queue, job, { delayMs: 0, isHeld: true });
       return;

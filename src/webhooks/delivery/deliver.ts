@@ -18,7 +18,7 @@ import { classOfError, classOfStatus, wordsFor, type Outcome } from "./outcome.t
 export interface DeliverySettings {
   readonly allow?: readonly string[] | undefined;
   readonly resolve?: Resolve | undefined;
-  /** An egress proxy, which then judges the targets itself. */
+  /** The URL of an egress proxy. The proxy then decides which targets are allowed. */
   readonly proxy?: string | undefined;
   readonly ca?: string | readonly string[] | undefined;
   readonly connectMs: number;
@@ -29,10 +29,10 @@ interface Delivery {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** The time limit from the connection to the end of the reply. */
+  /** The time limit of the request, from the connection to the end of the reply. */
   readonly timeoutMs: number;
   readonly certificate?: ClientCertificate | undefined;
-  /** Secrets that the reply may repeat, and that the log must not show. */
+  /** Secrets that the reply may repeat. The log must not show them. */
   readonly hidden?: readonly string[] | undefined;
 }
 
@@ -46,31 +46,37 @@ export interface Delivered {
   readonly durationMs: number;
   /** The start of the reply, as text. */
   readonly answer: string;
-  /** The error, as the tenant may see it. It is the same for refused and blocked connections. */
+  /**
+   * The error as the tenant may see it. The text is the same for refused and for blocked
+   * connections.
+   */
   readonly error: string | undefined;
   /** The error in detail, for the operator only. */
   readonly detail: string | undefined;
 }
 
 export interface Deliverer {
-  /** Sends a request. Never rejects. Aborting the signal ends it with the outcome `"ours"`. */
+  /**
+   * Sends a request and never rejects. If the signal is aborted, the request ends with the outcome
+   * `"ours"`.
+   */
   deliver(delivery: Delivery, signal: AbortSignal): Promise<Delivered>;
   close(): Promise<void>;
 }
 
-/** How much of a reply is read. After that the connection is closed. */
+/** The most bytes of a reply that are read. The connection is then closed. */
 export const MOST_READ: number = 16_384;
-/** How much of a reply is stored. */
+/** The most bytes of a reply that are stored. */
 const MOST_KEPT = 1_024;
 /**
- * How much of a reply is searched for secrets. It exceeds the stored part, to find secrets at its
- * end.
+ * The most bytes of a reply that are searched for secrets. The extra bytes help to find a secret at
+ * the end of the stored part.
  */
 const MOST_HELD = MOST_KEPT + 4_096;
 const MOST_HEADER_BYTES = 16_384;
 /**
- * Endpoints with a client certificate have their own connections. Those used longest ago are
- * closed.
+ * The most endpoints with a client certificate whose connections stay open. The least recently used
+ * connections are closed.
  */
 const MOST_CERTIFICATES = 100;
 
@@ -134,8 +140,8 @@ function createDispatcher(
 }
 
 /**
- * Distinguishes faults of the proxy from faults behind it. Without this, undici would retry a proxy
- * that closes the connection until the deadline, as fast as it can.
+ * Distinguishes faults of the proxy from faults behind the proxy. If a proxy closes the connection,
+ * undici would otherwise retry as fast as it can until the deadline.
  */
 function createTunnels(origin: URL, options: Pool.Options): Pool {
   const pool = new Pool(origin, options);
@@ -147,7 +153,8 @@ function createTunnels(origin: URL, options: Pool.Options): Pool {
       const tunnel = await open(target).catch((cause: unknown) => {
         throw proxyFault(cause);
       });
-      // Without that header, a 407 is how some proxies refuse a target.
+      // Some proxies refuse a target with a 407 that lacks this header. Only a 407 with the header
+      // rejects the proxy credentials.
       if (tunnel.statusCode !== 407 || !("proxy-authenticate" in tunnel.headers)) return tunnel;
       tunnel.socket.on("error", () => {}).destroy();
       throw proxyFault(new Error("it rejected the credentials"));
@@ -161,8 +168,8 @@ function proxyFault(cause: unknown): Error {
 }
 
 /**
- * Sends one request through a dispatcher. Never rejects. It receives the reply directly from the
- * parser: a stream and a signal per request took a tenth of an attempt's time.
+ * Sends one request through a dispatcher and never rejects. The handler receives the reply directly
+ * from the parser, because a stream and a signal per request took a tenth of an attempt's time.
  */
 export function deliver(
   dispatcher: Dispatcher,
@@ -192,7 +199,7 @@ export function deliver(
       end({ outcome, answer: "", detail: String(thrown) });
     }
 
-    /** Ends the request at any stage, even while it waits for a connection. */
+    /** Ends the request at any stage, even while the request waits for a connection. */
     function stop(outcome: Outcome, reason: Error): void {
       fail(outcome, reason);
       controller?.abort(reason);
@@ -212,7 +219,7 @@ export function deliver(
     const { origin, pathname, search } = new URL(url);
     const request: Dispatcher.DispatchOptions = {
       origin,
-      // Used unchanged: a path that begins with "//" is not another host.
+      // The path is used unchanged. A path that begins with "//" does not name another host.
       path: pathname + search,
       method: "POST",
       headers,
@@ -226,12 +233,12 @@ export function deliver(
         if (isOver) given.abort(new DeadlineError());
       },
       onResponseStart(answering, code, given) {
-        // Ignores informational replies.
+        // Ignore informational replies.
         if (code < 200) return;
         status = code;
         retryAfterMs = waitOf(given);
-        // These replies have no body. Some servers send one nevertheless, and a 205 may not say
-        // where it ends.
+        // These replies have no body. Some servers send a body nevertheless, and a 205 may not say
+        // where that body ends.
         if (code === 204 || code === 205) complete();
         if (code === 205) answering.abort(new Error("a 205 has no body"));
       },
@@ -251,7 +258,7 @@ export function deliver(
   });
 }
 
-/** The time limit of one attempt is over. */
+/** Signals that the time limit of one attempt is over. */
 class DeadlineError extends Error {
   override readonly name = "DeadlineError";
 }
@@ -274,7 +281,7 @@ function createStart(): {
   let length = 0;
   return {
     add(chunk) {
-      // Copies the chunk, because the parser reuses its memory.
+      // Copy the chunk, because the parser reuses its memory.
       if (length < MOST_HELD) chunks.push(Buffer.from(chunk.subarray(0, MOST_HELD - length)));
       length += chunk.length;
       return length >= MOST_READ;

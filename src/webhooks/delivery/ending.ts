@@ -1,4 +1,4 @@
-/** Records the result of an attempt, and informs its endpoint's health and the operator. */
+/** Records the result of an attempt, updates the endpoint's health and informs the operator. */
 import type { Logger } from "../../core/logger.ts";
 import type {
   EndpointName,
@@ -21,7 +21,7 @@ export interface Tried extends EndpointName, MessageCopy {
   readonly attempt: number;
   readonly purpose: Purpose;
   readonly by?: string | undefined;
-  /** When the endpoint was last changed, as read at the start of the attempt. */
+  /** The time of the endpoint's last change, as read at the start of the attempt. */
   readonly changedAtMs: number;
 }
 
@@ -39,7 +39,7 @@ export interface EndingParts {
 export interface Ending {
   /**
    * Records an attempt, and applies its result to the endpoint. Returns false if the endpoint was
-   * removed during the attempt. If a request carries several messages, `countsOnce` is true for
+   * removed during the attempt. If a request contains several messages, `countsOnce` is true for
    * only one of them.
    */
   end(
@@ -53,27 +53,31 @@ export interface Ending {
   /** Reports that a message will not be retried. */
   noteExhausted(tried: Tried, delivered: Delivered): void;
   /**
-   * Pauses an endpoint in all processes. Its jobs wait in their lane, and other lanes pass them.
+   * Pauses an endpoint in all processes. The endpoint's jobs wait in their lane while jobs of other
+   * lanes run.
    */
   pauseEndpoint(name: EndpointName, forMs: number): Promise<void>;
-  /** The delay before the next attempt, in ms. Returns undefined if there is none. */
+  /**
+   * Returns the delay before the next attempt, in ms. Returns undefined if there is no next
+   * attempt.
+   */
   nextInMs(
     tried: Pick<Tried, "purpose" | "attempt">,
     record: EndpointRecord,
     delivered: Delivered,
   ): number | undefined;
-  /** Why the message was given up. */
+  /** Explains why a message is no longer retried. */
   reasonFor(tried: Tried, record: EndpointRecord, delivered: Delivered): string;
 }
 
 export type DeliveryState = "waiting" | "delivered" | "failed";
 
 const MOST_OPEN_MS = 300_000;
-/** How many attempts are kept per message and per endpoint. */
+/** The most attempts that the log keeps per message and per endpoint. */
 const MOST_LOGGED = 1_000;
 /**
- * Replies by which an endpoint or its load balancer asks for fewer requests, and the pause if there
- * is no `Retry-After`.
+ * The statuses with which an endpoint or its load balancer asks for fewer requests. `SLOW_MS` is
+ * the pause if the reply has no `Retry-After`.
  */
 const SLOW_DOWN: ReadonlySet<number | undefined> = new Set([429, 502, 504]);
 const SLOW_MS = 1_000;
@@ -178,13 +182,13 @@ function entryOf(tried: Tried, delivered: Delivered): Omit<Attempt, "message"> {
   };
 }
 
-/** What a result says about the health of its endpoint. */
+/** Returns what a result means for the health of its endpoint. */
 function seenBy({ outcome }: Delivered): HealthSeen {
   if (outcome === "success") return "ok";
   return isEndpointsFault(outcome) ? "bad" : "same";
 }
 
-/** The result of an attempt that was never sent. */
+/** Creates the result of an attempt whose request was never sent. */
 export function notSent(error: string, detail: string = error): Delivered {
   const nothing = { status: undefined, retryAfterMs: undefined, durationMs: 0, answer: "" };
   return { outcome: "ours", ...nothing, error, detail };

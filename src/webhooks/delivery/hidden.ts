@@ -1,25 +1,29 @@
 /**
- * Finds secrets of the request in a reply. Receivers repeat a request in many forms: as bytes, as
- * JSON, HTML, a query string or base64, complete or cut. So the search undoes all escapes in both
- * texts and compares them piece by piece. It first decodes anything that may be base64 or hex.
+ * Finds secrets of the request in a reply. Receivers repeat a request in many forms: as bytes,
+ * JSON, HTML, a query string or base64, complete or cut off. The search therefore undoes all
+ * escapes in the secrets and in the reply, and compares the two texts piece by piece. It first
+ * decodes anything that may be base64 or hex.
  */
 
-/** A text, with the positions of its characters in the reply. */
+/** A text, with the position of each character in the reply. */
 interface View {
   readonly text: string;
   readonly starts: readonly number[];
   readonly ends: readonly number[];
 }
 
-/** The least number of equal characters in a row. Fewer would match ordinary words. */
+/**
+ * The shortest run of equal characters that counts as a match. Shorter runs would match ordinary
+ * words.
+ */
 const PIECE = 6;
-/** The least length of a secret's start at the end of a truncated reply. */
+/** The shortest start of a secret that counts as a match at the end of a truncated reply. */
 const SHORTEST_START = 3;
-/** A gap of up to this many characters between two matches is hidden too. */
+/** The widest gap between two matches that is hidden too, in characters. */
 const WIDEST_GAP = 6;
-/** How often escapes are undone, for example for JSON in JSON in a query string. */
+/** The most times that escapes are undone, for example for JSON in JSON in a query string. */
 const MOST_ESCAPES = 4;
-/** How often possible base64 or hex is decoded, for example base64 of hex. */
+/** The most times that possible base64 or hex is decoded, for example for base64 of hex. */
 const MOST_DECODINGS = 2;
 const SHOWN = Buffer.from("***");
 
@@ -35,14 +39,17 @@ const ENTITIES: Readonly<Record<string, string>> = {
   nbsp: " ",
 };
 /**
- * Replaces every non-ASCII character. Receivers write those as Latin-1, as UTF-8, twice as UTF-8,
- * or as a replacement character.
+ * Replaces every non-ASCII character, because receivers write these characters as Latin-1, as
+ * UTF-8, twice as UTF-8, or as a replacement character.
  */
 const NOT_ASCII = "?";
 
 interface Encoding {
   readonly run: RegExp;
-  /** Decodes a run from each offset at which its first complete character may begin. */
+  /**
+   * Decodes a run of encoded text, once for each offset at which the first complete character may
+   * begin.
+   */
   readonly decode: (run: string) => readonly Buffer[];
 }
 
@@ -104,7 +111,7 @@ function createSecrets(values: readonly string[]): Secrets {
   return { texts, pieces };
 }
 
-/** HTTP headers are sent as Latin-1. */
+/** Encodes a header value as Latin-1, as HTTP sends it. */
 function latin1(value: string): Buffer {
   return Buffer.from(value, "latin1");
 }
@@ -114,7 +121,7 @@ function viewOf(bytes: Buffer): View {
   return { text: bytes.toString("latin1"), starts, ends: starts.map((at) => at + 1) };
 }
 
-/** The text itself, and the text after undoing its escapes once, twice and so on. */
+/** Returns the text itself, and the text after its escapes were undone once, twice and so on. */
 function unescaped(view: View): readonly View[] {
   const views = [view];
   for (let last = view; views.length <= MOST_ESCAPES;) {
@@ -139,7 +146,7 @@ function characterOf(match: RegExpExecArray): string {
 }
 
 /**
- * Removes differences between receivers: case, kinds and runs of white space, and non-ASCII
+ * Removes the differences between receivers: case, kinds and runs of white space, and non-ASCII
  * characters.
  */
 function plain(view: View): View {
@@ -149,7 +156,10 @@ function plain(view: View): View {
   return { ...folded, text: folded.text.toLowerCase() };
 }
 
-/** Replaces each match with one character or none. Returns the same view if nothing matches. */
+/**
+ * Replaces each match of the pattern with one character or none. Returns the same view if nothing
+ * matches.
+ */
 function rewritten(view: View, pattern: RegExp, read: (match: RegExpExecArray) => string): View {
   const starts: number[] = [];
   const ends: number[] = [];

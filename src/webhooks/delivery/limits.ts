@@ -9,20 +9,20 @@ import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import { digestOfTenant } from "../names.ts";
 import { withinCeiling, type Ceiling } from "../endpoints/endpoint-options.ts";
 
-/** The own limits of tenants and endpoints, as known in this process. */
+/** This process's copy of the own limits of tenants and endpoints. */
 export interface OwnLimits {
-  /** The limits for each level: tenants, then their endpoints. */
+  /** Returns the limits for each level of a key: first the tenant, then the endpoint. */
   readonly perKey: readonly ((path: readonly string[]) => LimitsOptions)[];
   /**
-   * Resolves once the limits are known. Keeps them up to date and notifies the listeners until
-   * `stop()`.
+   * Loads the limits, and resolves once they are known. Then keeps them up to date and notifies the
+   * listeners until `stop()`.
    */
   follow(logger: Logger, listeners: LimitsListeners): Promise<void>;
   stop(): void;
 }
 
 interface LimitsListeners {
-  /** Called with the texts of keys whose limits have changed. */
+  /** Called with the encoded keys whose limits have changed. */
   readonly onChange: (keys: readonly string[]) => void;
   /** Called when a process without the sender's code asks to end the pause of a key. */
   readonly onWake: (key: Key) => Promise<unknown>;
@@ -32,7 +32,7 @@ interface LimitsListeners {
 
 /**
  * The limits from all three sources. Own limits override the rules, and the rules override the
- * code. The ceiling caps own limits.
+ * code. The ceiling caps the own limits.
  */
 export interface LevelLimits {
   readonly code: LimitsOptions;
@@ -70,7 +70,7 @@ export function levelLimits(
   };
 }
 
-/** Reads own properties only: a tenant may be called `constructor`. */
+/** Reads only own properties, because a tenant may be called `constructor`. */
 function ownValue<T>(table: Readonly<Record<string, T>> | undefined, name: string): T | undefined {
   return table !== undefined && Object.hasOwn(table, name) ? table[name] : undefined;
 }
@@ -80,32 +80,33 @@ export function rulesOf(ruled: RuledPolicy | undefined): EndpointsRules {
 }
 
 /**
- * Replaces limits that were removed, until the process ends. Pending calls notice a change of
- * limits, but not their removal.
+ * Replaces removed limits until the process ends. Pending calls notice that a limit has changed,
+ * but not that a limit was removed.
  */
 const LIFTED: LimitsOptions = { rate: "1000000/s" };
 /**
- * New limits must apply within a second. Those of a rules file have to be read and stored first.
+ * How often new limits are read. New limits must apply within a second, and limits from a rules
+ * file must first be read and stored.
  */
 const LOOK_EVERY_MS = 500;
 
 export function createOwnLimits(
   store: Pick<WebhookStore, "limitsSince"> & {
-    /** Reads the rules for the sender. */
+    /** Reads the sender's rules. */
     readonly readRules: () => Promise<RuledPolicy | undefined>;
   },
   code: SenderLimits,
 ): OwnLimits {
   const levels = [code.perTenant, code.perEndpoint];
-  /** Own limits by the texts of keys. Empty for keys that had limits before. */
+  /** The own limits by encoded key. Keys that once had limits have an empty entry. */
   const own = new Map<string, EndpointLimits>();
   let ruled: RuledPolicy | undefined;
   let rules: EndpointsRules = {};
-  /** True if rules have applied at any time since the process began. */
+  /** True if any rules have applied since the process began. */
   let hadRules = false;
-  /** The version that was read; -1 before the first read. */
+  /** The version of the own limits that was last read; -1 before the first read. */
   let version = -1;
-  /** Keys that still have to be woken. */
+  /** The keys whose pause must still be ended. */
   const keysToWake = new Set<string>();
   let waking: Promise<void> | undefined;
   let isStopped = false;
@@ -122,8 +123,8 @@ export function createOwnLimits(
   }
 
   /**
-   * Reads the rules again. Returns true if they changed. Keeps the old ones if they cannot be read,
-   * since they may be on another server.
+   * Reads the rules again, and returns true if the rules changed. Keeps the old rules if reading
+   * fails, because the rules may be on another server.
    */
   async function readRules(): Promise<boolean> {
     const found = await store.readRules().catch(() => ruled);
@@ -134,7 +135,7 @@ export function createOwnLimits(
     return true;
   }
 
-  /** Removes the limits of expunged tenants. Returns the texts of their keys. */
+  /** Removes the limits of expunged tenants. Returns their encoded keys. */
   function forget(digests: readonly string[] = []): string[] {
     if (digests.length === 0) return [];
     const ended = [...own.keys()].filter((text) =>
@@ -164,8 +165,8 @@ export function createOwnLimits(
   }
 
   /**
-   * Wakes the keys one after another. Each takes some requests, and other new limits do not wait
-   * for them.
+   * Wakes the keys one after another. Each key takes several requests, so other new limits do not
+   * wait for this function.
    */
   async function wakeAll({ onWake }: LimitsListeners): Promise<void> {
     for (const text of keysToWake) {

@@ -1,7 +1,8 @@
 /**
- * One attempt at an ordered endpoint. It sends the message at the head of the line, or several as a
- * batch, and removes it once it is delivered or given up. It stores the job of the next step before
- * its own job ends. A step that another job has already ended changes nothing.
+ * One attempt at an ordered endpoint. The attempt sends the message at the head of the line, or
+ * several messages as a batch. It removes messages that were delivered or given up. It stores the
+ * job of the next step before its own job ends. If another job has already ended the step, the
+ * attempt changes nothing.
  */
 import { createHash } from "node:crypto";
 import type { LineMessage } from "../../stores/redis/scripts/webhooks/webhooks.ts";
@@ -17,12 +18,15 @@ import { contentOf, isStandard, type RequestContent } from "./request.ts";
 
 type Running = Pick<JobContext, "signal" | "attempt">;
 
-/** The messages at the head of a line that are sent now. */
+/** The messages at the head of a line that this attempt sends. */
 interface Head {
   readonly record: EndpointRecord;
-  /** One attempt for each message. */
+  /** The attempts of this request, one for each message. */
   readonly tried: readonly Tried[];
-  /** How many entries of the line this covers, including those no longer stored. */
+  /**
+   * The number of line entries that this attempt covers, including entries whose message is no
+   * longer stored.
+   */
   readonly removing: number;
 }
 
@@ -45,8 +49,8 @@ export function createLineAttempts(
   }
 
   /**
-   * Another step is next. Stores its job, because the process that ended this step may have died
-   * before doing so.
+   * Stores the job of the step that is next. The process that ended the previous step may have died
+   * before it stored this job.
    */
   async function storeCurrentStep({ tenant, endpoint, most }: LineJob): Promise<void> {
     const step = await store.lineStep({ tenant, endpoint });
@@ -58,7 +62,7 @@ export function createLineAttempts(
     delivered: Delivered,
     state: DeliveryState,
   ): Promise<void> {
-    // Counts the request once for the endpoint's health.
+    // Count the request only once for the endpoint's health.
     for (const [at, each] of tried.entries()) {
       await ending.end(each, delivered, state, at === tried.length - 1);
     }
@@ -141,7 +145,7 @@ export function createLineAttempts(
   };
 }
 
-/** The content of the request: one message as it is, or several as a batch. */
+/** Returns the content of the request: one message as it is, or several messages as a batch. */
 function contentOfHead(record: EndpointRecord, messages: readonly LineMessage[]): RequestContent {
   const parts = messages.map((each) => ({ ...each, id: each.message, body: each.body ?? "" }));
   if (record.batch === undefined) return contentOf(record, parts[0]!);
@@ -152,7 +156,7 @@ function contentOfHead(record: EndpointRecord, messages: readonly LineMessage[])
 }
 
 const BATCH_TYPE = "webhook.batch";
-/** The entry of an expunged message in a line (`lua/lib/webhooks/expunge.lua`). */
+/** The line entry that replaces an expunged message (`lua/lib/webhooks/expunge.lua`). */
 const EXPUNGED = ".";
 
 function mostOf({ batch = 1 }: EndpointRecord): number {

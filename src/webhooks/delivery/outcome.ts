@@ -1,4 +1,4 @@
-/** Classifies the result of an attempt, and whose fault a failure is. */
+/** Classifies the result of an attempt, and decides whether a failure is the endpoint's fault. */
 
 /**
  * The result of an attempt:
@@ -30,7 +30,7 @@ export function classOfStatus(status: number): Outcome {
   return status < 500 ? "client-error" : "server-error";
 }
 
-/** Outcomes by the name or code of an error. All other errors are broken connections. */
+/** The outcomes by error name or error code. All other errors are broken connections. */
 const BY_CODE: Readonly<Record<string, Outcome>> = {
   DeadlineError: "timeout",
   UND_ERR_HEADERS_TIMEOUT: "timeout",
@@ -40,7 +40,8 @@ const BY_CODE: Readonly<Record<string, Outcome>> = {
   UND_ERR_HEADERS_OVERFLOW: "too-large",
   HPE_HEADER_OVERFLOW: "too-large",
   EBLOCKED: "blocked",
-  // The resolver failed. A name that does not exist counts as the endpoint's fault.
+  // A failure of the resolver is not the endpoint's fault. A name that does not exist is the
+  // endpoint's fault.
   ERESOLVE: "ours",
   EPROXY: "ours",
   EMFILE: "ours",
@@ -72,7 +73,8 @@ const WORDS: Readonly<Record<Outcome, string>> = {
   redirect: "The endpoint answered with a redirect, which is not followed",
   "too-large": "The head of the endpoint's answer was too large",
   unreachable: UNREACHABLE,
-  // The same words as for unreachable ones. A log must not reveal which internal addresses exist.
+  // The text equals that for unreachable endpoints, because a log must not reveal which internal
+  // addresses exist.
   blocked: UNREACHABLE,
   ours: "The sender could not send it",
 };

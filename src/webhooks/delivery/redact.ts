@@ -1,5 +1,6 @@
 /**
- * Removes secrets from replies. Endpoints often repeat the request, with its signature and headers.
+ * Removes secrets from replies, because endpoints often repeat the request with its signature and
+ * headers.
  */
 import { withoutPasswords } from "../../core/describe.ts";
 import { withoutHidden } from "./hidden.ts";
@@ -12,16 +13,20 @@ const PATTERNS: readonly (readonly [pattern: RegExp, shown: string])[] = [
   [/\b(bearer|basic)\s+[\w.~+/=\\-]{4,}/gi, "$1 ***"],
   [/\b((?:set-)?cookie["']?\s*[:=]\s*["']?)[^"'\n]+/gi, "$1***"],
   [
-    // Does not match from the start of a word: with many hyphens that took 30 ms per reply.
+    // The pattern does not match from the start of a word, because that took 30 ms per reply with
+    // many hyphens.
     /(\bauthorization|password|passwd|secret|token|api[_-]?key)(["']?\s*[:=]\s*["']?)(?!\s)[^\s"',;&}]+/gi,
     "$1$2***",
   ],
 ];
 
-/** Headers without secrets. Hiding their values would hide the same words elsewhere. */
+/**
+ * Headers that contain no secrets. If their values were hidden, ordinary words in the reply would
+ * be hidden too.
+ */
 const PLAIN = /^(?:accept.*|user-agent|cache-control|content-.*|origin|referer)$/i;
 const SIGNED = /signature/i;
-/** The secret part of a signature header, without its version and time. */
+/** The secret part of a signature header, without the version and the time. */
 const SIGNATURE = /[\w+/=-]{24,}/g;
 const BASIC = /^basic +/i;
 
@@ -33,8 +38,8 @@ export function redacted(answer: string | Buffer, hidden: readonly string[]): st
 }
 
 /**
- * The secrets of a request: the values of its own headers, without schemes such as `Bearer`, and
- * its signatures.
+ * Returns the secrets of a request: the values of the endpoint's own headers, without schemes such
+ * as `Bearer`, and the signatures.
  */
 export function hiddenOf(
   own: Readonly<Record<string, string>>,
@@ -49,7 +54,10 @@ export function hiddenOf(
   ];
 }
 
-/** Receivers may repeat the decoded credentials of `Basic dXNlcjpwYXNz`. */
+/**
+ * Returns the credentials of a header. For `Basic dXNlcjpwYXNz`, also returns the decoded
+ * credentials, because receivers may repeat these.
+ */
 function secretsInHeader(value: string): readonly string[] {
   const credentials = value.replace(SCHEME, "");
   if (!BASIC.test(value)) return [credentials];

@@ -28,12 +28,15 @@ export interface RequestContent {
   readonly body: string;
 }
 
-/** True for the Standard Webhooks format. Other styles get only the data. */
+/**
+ * True if the endpoint uses the Standard Webhooks format. Endpoints with other styles get only the
+ * data.
+ */
 export function isStandard({ signature = "standard" }: EndpointRecord): boolean {
   return signature === "standard";
 }
 
-/** The content for one message. */
+/** Creates the content of a request for one message. */
 export function contentOf(
   record: EndpointRecord,
   { id, type, body }: RequestContent,
@@ -51,8 +54,8 @@ export interface RequestParts {
 }
 
 /**
- * Signs and sends a request. It signs at the last moment, because an earlier signature could
- * expire. Never rejects.
+ * Signs and sends a request, and never rejects. The signature is created at the last moment,
+ * because an earlier signature could expire.
  */
 export type SendRequest = (
   name: EndpointName,
@@ -65,12 +68,12 @@ type At = Parameters<SendRequest>[3];
 
 const NO_TLS = "its URL is http://, and the sender is not declared with http: true";
 /**
- * The time limit of the operator's function. Without it, a function that never returns would block
- * the attempt forever.
+ * The time limit of the operator's function `secretsOf`. Without the limit, a function that never
+ * returns would block the attempt forever.
  */
 const SECRETS_MS = 5_000;
 const UNSIGNED = "the endpoint has no secret; create one with rotateSecret()";
-/** How many decrypted secrets are kept in this process. */
+/** The most decrypted secrets that this process keeps. */
 const MOST_KEYS = 10_000;
 
 export function createRequests({ deliverer, sealing, options }: RequestParts): SendRequest {
@@ -82,7 +85,7 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
     throw new Error("the endpoint has encrypted settings; give the sender its keys again");
   }
 
-  /** Decrypts each secret once, and caches the result. */
+  /** Returns the key for an encrypted secret. Each secret is decrypted once and then cached. */
   function signingKeyOf(sealed: string, name: EndpointName, style: SignatureStyle): SigningKey {
     const text = `${name.tenant}\0${name.endpoint}\0${style}\0${sealed}`;
     const known = signingKeys.get(text);
@@ -100,7 +103,7 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
     const style = record.signature ?? "standard";
     if (secretsOf === undefined) {
       const secrets = secretsInForce(record, nowMs);
-      // The endpoint was created while secrets were kept elsewhere.
+      // The endpoint was created while secrets were stored outside Redis.
       if (secrets.length === 0) throw new Error(UNSIGNED);
       return secrets.map(({ sealed }) => signingKeyOf(sealed, name, style));
     }
@@ -147,20 +150,20 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
   }
 
   return async (name, record, content, at) => {
-    // The endpoint may have been created while `http` was allowed.
+    // Check the URL again, because the endpoint may have been created while `http` was allowed.
     if (!http && new URL(record.url).protocol === "http:") {
       return { ...notSent(wordsFor("blocked", undefined), NO_TLS), outcome: "blocked" };
     }
     try {
       return await deliverer.deliver(await make(name, record, content, at), at.signal);
     } catch (error) {
-      // The request could not be built: the secret cannot be read.
+      // The request could not be built, for example because the secret cannot be read.
       return notSent(wordsFor("ours", undefined), reasonOf(error));
     }
   };
 }
 
-/** Lower-cases the names, so that a header which the sender also sets counts once. */
+/** Lower-cases the header names, so that a header which the sender also sets is not sent twice. */
 function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),

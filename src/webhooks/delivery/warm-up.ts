@@ -8,16 +8,16 @@ import { deliver } from "./deliver.ts";
 
 const CALLS = 20;
 /**
- * As long as a large webhook. The official library hashes in JavaScript: 10 kB take 10 ms at first,
- * and 0.1 ms later.
+ * The body is as long as a large webhook, because the official library hashes in JavaScript: 10 kB
+ * take 10 ms at first, and 0.1 ms later.
  */
 const BODY = JSON.stringify({ type: "webhook.warm-up", data: "-".repeat(10_000) });
 
 let warming: Promise<void> | undefined;
 
 /**
- * Signs and sends a few requests within this process, once. Code that runs for the first time takes
- * some 50 ms longer, so the first webhook of a process would arrive late.
+ * Signs and sends a few requests within this process, once. The first webhook of a process would
+ * otherwise be late, because code that runs for the first time takes some 50 ms longer.
  */
 export function warmUp(): Promise<void> {
   return (warming ??= sendSome());
@@ -50,13 +50,13 @@ function createLoop(): Dispatcher {
     connect(_target, callback) {
       const [ours, theirs] = duplexPair().map(asSocket) as [Socket, Socket];
       server.emit("connection", theirs);
-      // The client is not ready for the socket earlier.
+      // Wait, because the client is not ready for the socket yet.
       setImmediate(() => callback(null, ours));
     },
   });
 }
 
-/** Adds the other methods that undici calls on a socket. */
+/** Adds the other socket methods that undici calls. */
 function asSocket(stream: Duplex): Socket {
   const quiet = (): Duplex => stream;
   const more = { ref: quiet, unref: quiet, setTimeout: quiet, setKeepAlive: quiet };

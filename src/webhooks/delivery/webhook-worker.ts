@@ -6,18 +6,18 @@ import type { Worker } from "../../queue/worker/worker.ts";
 
 /** Sends pending messages until it is closed. */
 export interface WebhookWorker {
-  /** How many attempts run or wait for their slots in this process. */
+  /** The numbers of attempts in this process that run, and that wait for their slots. */
   status(): { readonly running: number; readonly waiting: number; readonly concurrency: number };
   /**
-   * Takes no new attempts, and lets running ones finish within `closeDeadlineMs`. The rest is
-   * retried by other workers.
+   * Takes no new attempts, and lets running attempts finish within `closeDeadlineMs`. Other workers
+   * retry the unfinished attempts.
    */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface WebhookWorkerParts {
-  /** Resolves when the limits of endpoints are known. No attempt may start before. */
+  /** Resolves when the endpoint limits are known. No attempt may start before. */
   readonly ready: () => Promise<void>;
   readonly start: (options: WorkerOptions) => Worker<never, undefined>;
   readonly onClosed: () => void;
@@ -31,8 +31,8 @@ const OPTIONS = z.strictObject({
   lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
 });
 /**
- * Slow endpoints occupy the worker for as long as their attempts take. Other endpoints must still
- * find room.
+ * The default concurrency. Slow endpoints occupy the worker for as long as their attempts take, and
+ * other endpoints must still find room.
  */
 const AT_ONCE = 250;
 

@@ -13,14 +13,14 @@ import { FILTER, TYPES } from "./wants.ts";
 
 /** Identifies an endpoint. */
 export interface EndpointRef {
-  /** The tenant of the endpoint. Omitted if the sender has only one. */
+  /** The tenant of the endpoint. Omit it if the sender has only one tenant. */
   readonly tenant?: string | undefined;
   readonly id: string;
 }
 
-/** The options of `put`. An existing endpoint is replaced, except for its secret. */
+/** The options of `put`. They replace an existing endpoint, except for its secret. */
 export interface PutEndpoint extends EndpointRef, EndpointSettings {
-  /** The secret that signs. Defaults to the existing one; a new endpoint gets a new secret. */
+  /** The signing secret. Defaults to the existing secret; a new endpoint gets a new secret. */
   readonly secret?: string | undefined;
 }
 
@@ -44,14 +44,14 @@ export interface DisableEndpoint extends EndpointRef {
 
 /** The own limits of an endpoint. */
 export interface SetLimits extends EndpointRef {
-  /** The rate of calls to it. Defaults to the sender's `perEndpoint`. */
+  /** The rate of calls to the endpoint. Defaults to the sender's `perEndpoint`. */
   readonly rate?: RateInput | undefined;
-  /** The number of calls to it at once. Defaults to the sender's `perEndpoint`. */
+  /** The number of simultaneous calls to the endpoint. Defaults to the sender's `perEndpoint`. */
   readonly concurrency?: number | undefined;
 }
 
 export interface RotateSecret extends EndpointRef {
-  /** The new secret. Defaults to a new one of the same kind. */
+  /** The new secret. Defaults to a generated secret of the same kind. */
   readonly secret?: string | undefined;
   /** How long the old secret also signs, up to 7 days. Defaults to 86,400,000 ms (a day). */
   readonly graceMs?: number | undefined;
@@ -122,7 +122,7 @@ export function readList(where: string, given: unknown): ListEndpoints {
   return readOptional(where, LIST_ENDPOINTS, given);
 }
 
-/** Creates a reader for the options of `put`, with the sender's rules for URLs. */
+/** Creates a reader for the options of `put`. The reader applies the sender's rules for URLs. */
 export function createPutReader(
   targets: TargetRules,
 ): (where: string, given: unknown) => PutEndpoint {
@@ -137,7 +137,9 @@ export function createPutReader(
   };
 }
 
-/** Checks the certificate at once. Otherwise TLS would reject it at each attempt. */
+/**
+ * Checks the certificate immediately. Otherwise TLS would reject the certificate at each attempt.
+ */
 function assertPair(where: string, certificate: ClientCertificate): void {
   try {
     createSecureContext(certificate);
@@ -148,7 +150,8 @@ function assertPair(where: string, certificate: ClientCertificate): void {
 }
 
 /**
- * Rejects `__proto__`: the schema would drop it silently, and a filter would let more events pass.
+ * Rejects `__proto__`. The schema would drop this field silently, and a filter without the field
+ * would let more events pass.
  */
 function assertNoProto(where: string, given: unknown): void {
   if (typeof given !== "object" || given === null) return;

@@ -43,73 +43,76 @@ import { limitsText } from "./tenants.ts";
 import type { TargetRules } from "../guard/target.ts";
 import type { Sealing } from "./sealing.ts";
 
-/** An endpoint, and the secret that was created for it. The secret is not shown again. */
+/** The stored endpoint, and the secret that was created for it. The secret is not shown again. */
 export interface PutResult {
   readonly endpoint: Endpoint;
-  /** Undefined if the caller gave it, it already existed, or it is kept elsewhere. */
+  /**
+   * Undefined if the caller passed a secret, a secret already existed, or secrets are stored
+   * outside Redis.
+   */
   readonly secret: string | undefined;
 }
 
 /**
- * The endpoints of tenants. A tenant cannot see the endpoints of others. All methods reject with
+ * The endpoints of tenants. A tenant cannot see other tenants' endpoints. All methods reject with
  * StoreUnavailableError when Redis is unreachable.
  *
- * Changes apply in all processes from their next message or attempt; new limits within a second.
- * The second argument records who made a change and why; `sluice.changes()` lists these changes.
- * Endpoints that were disabled after failures are not in that list, but in `endpoint.disabled` and
- * the events.
+ * Changes apply in all processes from their next message or attempt. New limits apply within a
+ * second. The second argument records who made a change and why. `sluice.changes()` lists these
+ * changes. It does not list endpoints that were disabled after failures; `endpoint.disabled` and
+ * the events report these.
  */
 export interface Endpoints {
   /**
-   * Stores an endpoint. If the id exists, the endpoint is replaced. It keeps its log, whether it is
-   * disabled, and its secret unless a new one is given.
+   * Stores an endpoint, or replaces the endpoint with this id. A replaced endpoint keeps its log
+   * and its disabled state. It keeps its secret unless a new secret is passed.
    *
    * @throws {@link InvalidOptionError} when an option can never work, or is above the sender's
    * `ceiling`.
    */
   put(endpoint: PutEndpoint, byHand?: WhoAndWhy): Promise<PutResult>;
-  /** Returns the endpoint, or undefined if the tenant has none with this id. */
+  /** Returns the endpoint. Returns undefined if the tenant has no endpoint with this id. */
   get(endpoint: EndpointRef): Promise<Endpoint | undefined>;
   /**
-   * Returns a page of the tenant's endpoints, sorted by id. Continue with its `cursor` until there
-   * is none.
+   * Returns a page of the tenant's endpoints, sorted by id. To read all pages, continue with
+   * `cursor` until it is undefined.
    */
   list(options?: ListEndpoints): Promise<EndpointsPage>;
   /**
-   * Removes an endpoint with its secret and log. Its pending messages are dropped. Resolves with
-   * false if it did not exist.
+   * Removes an endpoint with its secret and log, and drops its pending messages. Resolves with
+   * false if the endpoint did not exist.
    */
   remove(endpoint: EndpointRef, byHand?: WhoAndWhy): Promise<boolean>;
   /**
    * Stops sending to an endpoint. Its pending messages fail, and can be recovered. Resolves with
-   * false if it was already disabled.
+   * false if the endpoint was already disabled.
    *
-   * @throws {@link EndpointMissingError} when the tenant has no such endpoint. The same holds for
-   * the methods below.
+   * @throws {@link EndpointMissingError} when the tenant has no such endpoint. The methods below
+   * throw this error too.
    */
   disable(endpoint: DisableEndpoint, byHand?: WhoAndWhy): Promise<boolean>;
   /**
-   * Sends to an endpoint again. This also ends a pause, and resets its failures. Resolves with
-   * false if it was not disabled.
+   * Resumes sending to an endpoint. Also ends a pause, and resets the failure count. Resolves with
+   * false if the endpoint was not disabled.
    */
   enable(endpoint: EndpointRef, byHand?: WhoAndWhy): Promise<boolean>;
   /**
-   * Sets only the limits of an endpoint. Omitted ones return to the sender's `perEndpoint`.
+   * Sets only the limits of an endpoint. Omitted limits return to the sender's `perEndpoint`.
    *
-   * @throws {@link InvalidOptionError} when they can never work, or are above the sender's
+   * @throws {@link InvalidOptionError} when the limits can never work, or are above the sender's
    * `ceiling`.
    */
   setLimits(limits: SetLimits, byHand?: WhoAndWhy): Promise<Endpoint>;
   /**
-   * Signs with a new secret, and for `graceMs` also with the old one. Returns the new secret. If
+   * Signs with a new secret, and for `graceMs` also with the old secret. Returns the new secret. If
    * the key that decrypts the old secret is lost, `graceMs` must be 0.
    */
   rotateSecret(options: RotateSecret, byHand?: WhoAndWhy): Promise<string>;
   /**
-   * Undoes a `disable` or an `enable`, and returns that change. It undoes the change with the given
-   * id, or the last change of any endpoint of the sender. Returns undefined if the log has none.
+   * Undoes one `disable` or `enable`, and returns that change. Without an id, undoes the last
+   * change of any endpoint of the sender. Returns undefined if the log has no such change.
    *
-   * @throws {@link CannotUndoError} when it is another kind of change, such as a `put`, or that
+   * @throws {@link CannotUndoError} when the change is of another kind, such as a `put`, or its
    * endpoint has a later change.
    */
   undo(options?: UndoEndpointChange): Promise<QueueChange | undefined>;
@@ -117,7 +120,7 @@ export interface Endpoints {
 
 export interface EndpointsPage {
   readonly endpoints: readonly Endpoint[];
-  /** The cursor of the next page; undefined on the last one. */
+  /** The cursor of the next page; undefined on the last page. */
   readonly cursor: string | undefined;
 }
 
@@ -130,15 +133,18 @@ export interface EndpointsParts {
   readonly isSingle: boolean;
   readonly targets: TargetRules;
   readonly ceiling: Ceiling;
-  /** Undefined without keys. That is possible only if all secrets are kept elsewhere. */
+  /**
+   * Undefined without encryption keys. That is possible only if all secrets are stored outside
+   * Redis.
+   */
   readonly sealing: Sealing | undefined;
-  /** Undefined if secrets are kept in Redis. */
+  /** Undefined if secrets are stored in Redis. */
   readonly secretsOf: SecretsOf | undefined;
   /** Ends a pause that the endpoint's replies caused. */
   readonly resume: (name: EndpointName, batch: number) => Promise<unknown>;
 }
 
-/** The most endpoints of a tenant. Filtering more of them for each event would take too long. */
+/** The most endpoints of a tenant. Filtering more endpoints for each event would take too long. */
 const MOST_OF_TENANT = 10_000;
 const DAY_MS = 86_400_000;
 /** The most characters of a reason that an endpoint shows. */
@@ -158,8 +164,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   }
 
   /**
-   * Reads an endpoint and stores its new state. Repeats this if another process changed the
-   * endpoint in between.
+   * Reads an endpoint and stores its new state. Tries again if another process changed the endpoint
+   * in between.
    */
   async function change(
     where: string,
@@ -190,7 +196,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     throw new InvalidOptionError({ where, option, value: "***", remedy });
   }
 
-  /** Encrypts a value. Requires a key. */
+  /** Encrypts a value. Throws if the sender has no encryption key. */
   function seal(where: string, option: string, text: string, name: EndpointName): string {
     if (sealing !== undefined) return sealing.seal(text, name);
     const remedy =
@@ -225,7 +231,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         const had = before?.secrets ?? [];
         if (before !== undefined && own === undefined) assertStillSigns(where, before, style, name);
         const hasSecret = own !== undefined || secretsOf !== undefined || had.length > 0;
-        // Created once, even if another process forces a repeat.
+        // Create the secret only once, even if a change by another process forces a repeat.
         made = hasSecret ? undefined : (made ?? createSecret());
         const fresh = own ?? (made && seal(where, "secret", made, name));
         return {
@@ -301,7 +307,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         fresh ??= freshLike(before, name);
         const nowMs = Date.now();
         const untilMs = nowMs + graceMs;
-        // If a second rotation begins before the first one ends, the oldest secret is dropped.
+        // Drop the oldest secrets if rotations overlap so often that more than `MOST_SECRETS`
+        // secrets would sign.
         const older = graceMs === 0 ? [] : secretsInForce(before, nowMs).slice(0, MOST_SECRETS - 1);
         assertReadable(where, older, graceMs, name);
         const rotated = older.map((each) => ({
@@ -340,7 +347,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     return changed;
   }
 
-  /** A kept secret may not fit the new style. Nothing could then be sent. */
+  /** Rejects a style that the stored secret does not fit, because nothing could be sent then. */
   function assertStillSigns(
     where: string,
     before: EndpointRecord,
@@ -359,7 +366,9 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     }
   }
 
-  /** While one of the secrets cannot be read, nothing can be sent. */
+  /**
+   * Rejects the change if one of the secrets cannot be read, because nothing could be sent then.
+   */
   function assertReadable(
     where: string,
     secrets: EndpointRecord["secrets"],
@@ -373,8 +382,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   }
 
   /**
-   * Creates an ed25519 pair if the old secret is one. If the old secret cannot be read, creates a
-   * shared one.
+   * Creates a new secret of the same kind: an ed25519 pair or a shared secret. If the old secret
+   * cannot be read, creates a shared secret.
    */
   function freshLike(before: EndpointRecord, name: EndpointName): string {
     const [newest] = before.secrets;
@@ -385,7 +394,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   return assertArgumentCount(endpoints);
 }
 
-/** Returns undefined if the key that encrypted the text is lost. */
+/** Decrypts a text. Returns undefined if the key that encrypted the text is lost. */
 function tryOpen(sealing: Sealing, sealed: string, name: EndpointName): string | undefined {
   try {
     return sealing.open(sealed, name);
@@ -394,7 +403,7 @@ function tryOpen(sealing: Sealing, sealed: string, name: EndpointName): string |
   }
 }
 
-/** The most secrets that sign at a time. */
+/** The most secrets that sign at the same time. */
 const MOST_SECRETS = 4;
 
 function assertSigns(where: string, secret: string, style: SignatureStyle): void {

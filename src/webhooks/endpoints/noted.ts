@@ -1,4 +1,4 @@
-/** Records changes of endpoints in the change log, without secrets, and undoes some of them. */
+/** Records endpoint changes in the change log, without secrets. Undoes some of these changes. */
 import * as z from "zod";
 import { readOptional } from "../../core/input/options.ts";
 import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
@@ -95,14 +95,14 @@ function stateOf(why: string | undefined): ChangeFacts {
 }
 
 /**
- * The facts about an endpoint for the log: no secrets, nothing encrypted, and only the host of its
- * URL.
+ * Returns the facts about an endpoint for the change log. They contain no secrets, nothing
+ * encrypted, and only the host of the URL.
  */
 function factsOf(endpoint: Endpoint, before?: Endpoint): ChangeFacts {
   const { url, types, rate, concurrency, ordered, batch, timeoutMs, scheduleMs } = endpoint;
   const { signature, headers, hasCertificate, secrets, description, disabled } = endpoint;
   const facts = {
-    // The path of a URL may be secret.
+    // Only the host is logged, because the path of a URL may be secret.
     url: `${new URL(url).origin}/…`,
     types: types?.join(", "),
     rate: typeof rate === "object" ? JSON.stringify(rate) : rate,
@@ -126,7 +126,8 @@ function factsOf(endpoint: Endpoint, before?: Endpoint): ChangeFacts {
 }
 
 /**
- * The names of changed settings. For settings whose values are not logged, only these names are.
+ * Returns the names of changed settings. For a setting whose value is not logged, the log contains
+ * only this name.
  */
 function changedOf(before: Endpoint, after: Endpoint): string | undefined {
   const names = Object.keys({ ...before, ...after }) as (keyof Endpoint)[];

@@ -1,6 +1,6 @@
 /**
- * Encrypts secrets at rest with AES-256-GCM. The key comes from the environment, and the result is
- * bound to its endpoint.
+ * Encrypts secrets at rest with AES-256-GCM. The key comes from the environment. Each encrypted
+ * value is bound to its endpoint.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import process from "node:process";
@@ -25,7 +25,7 @@ const TAG_BYTES = 16;
 const KEY = /^([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/_-]+=*)$/;
 
 /**
- * Reads keys such as `"k2:<32 bytes as base64>,k1:<…>"`. The first one encrypts, and all decrypt.
+ * Reads keys such as `"k2:<32 bytes as base64>,k1:<…>"`. The first key encrypts; all keys decrypt.
  *
  * @throws {@link InvalidOptionError} when there are no keys, or invalid ones. The error does not
  * show them.

@@ -1,4 +1,7 @@
-/** Tenants, which exist through their endpoints, and the limits over all endpoints of a tenant. */
+/**
+ * Reads tenants and sets their limits. A tenant exists while it has endpoints. Its limits apply
+ * over all its endpoints.
+ */
 import * as z from "zod";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
@@ -13,15 +16,18 @@ import { assertWithin, OWN_LIMITS } from "./endpoint-options.ts";
 
 export interface TenantLimits {
   readonly tenant: string;
-  /** The rate over all its endpoints. Defaults to the sender's `perTenant`. */
+  /** The rate over all endpoints of the tenant. Defaults to the sender's `perTenant`. */
   readonly rate?: RateInput | undefined;
-  /** The number of calls at once over all its endpoints. Defaults to the sender's `perTenant`. */
+  /**
+   * The number of simultaneous calls over all endpoints of the tenant. Defaults to the sender's
+   * `perTenant`.
+   */
   readonly concurrency?: number | undefined;
 }
 
 /** A tenant and its own limits. */
 export interface Tenant extends TenantLimits {
-  /** The number of its endpoints. */
+  /** The number of the tenant's endpoints. */
   readonly endpoints: number;
 }
 
@@ -46,8 +52,8 @@ export interface TenantsPage {
 export interface Tenants {
   /**
    * Sets a tenant's own limits over all its endpoints, in place of the sender's `perTenant`.
-   * Omitted ones return to the sender's. They apply in all processes within a second.
-   * `sluice.changes()` lists the change with who made it and why.
+   * Omitted limits return to `perTenant`. The limits apply in all processes within a second.
+   * `sluice.changes()` lists the change, its author and its reason.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
@@ -55,8 +61,8 @@ export interface Tenants {
   /** Returns a tenant's own limits and the number of its endpoints. An unknown tenant has none. */
   get(tenant: { readonly tenant: string }): Promise<Tenant>;
   /**
-   * Returns a page of the tenants that have endpoints. Continue with its `cursor` until there is
-   * none.
+   * Returns a page of the tenants that have endpoints. To read all pages, continue with `cursor`
+   * until it is undefined.
    */
   list(options?: ListTenants): Promise<TenantsPage>;
 }
@@ -119,7 +125,7 @@ export function createTenants({ name, log, store, isSingle }: TenantsParts): Ten
   return assertArgumentCount(tenants);
 }
 
-/** A tenant's own limits, in the form of the change log. */
+/** Formats a tenant's own limits for the change log. */
 function factsOf(limits: string | undefined): ChangeFacts {
   const { rate, concurrency } = JSON.parse(limits ?? "{}") as Omit<TenantLimits, "tenant">;
   return {
@@ -128,7 +134,7 @@ function factsOf(limits: string | undefined): ChangeFacts {
   };
 }
 
-/** The stored form of own limits; undefined if there are none. */
+/** Serializes own limits for storage. Returns undefined if there are none. */
 export function limitsText({
   rate,
   concurrency,

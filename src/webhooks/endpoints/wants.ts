@@ -2,12 +2,12 @@
 import * as z from "zod";
 
 /**
- * Conditions on the data of an event, by the path of a field: `{ "customer.country": { in: ["DE",
- * "AT"] } }`. All of them must be met.
+ * Conditions on the event data, by the path of a field: `{ "customer.country": { in: ["DE", "AT"] }
+ * }`. An event must meet all conditions.
  */
 export type Filter = Readonly<Record<string, Condition>>;
 
-/** A condition on one field: one or more operators, which must all be met. */
+/** A condition on one field: one or more operators. The field must meet all operators. */
 export interface Condition {
   /** The field equals this value. */
   readonly eq?: Scalar | undefined;
@@ -19,7 +19,7 @@ export interface Condition {
   readonly gt?: number | string | undefined;
   /** The field is a number or text less than this. */
   readonly lt?: number | string | undefined;
-  /** Whether the field must exist or be missing. */
+  /** Whether the field must exist (true) or must be missing (false). */
   readonly exists?: boolean | undefined;
 }
 
@@ -103,7 +103,7 @@ function isAbove(one: unknown, other: unknown): boolean {
   return typeof one === "string" && typeof other === "string" && one > other;
 }
 
-/** Reads own properties only, so that `constructor.name` finds nothing. */
+/** Reads only own properties, so that `constructor.name` finds nothing. */
 function valueAt(data: unknown, path: string): unknown {
   let value = data;
   for (const name of path.split(".")) {

@@ -1,9 +1,15 @@
-/** Decides which addresses webhooks may use: public ones, and those that the operator allows. */
+/**
+ * Decides which addresses webhooks may use: public addresses, and private addresses that the
+ * operator allows.
+ */
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 import * as z from "zod";
 
-/** Judges one address from the resolver or a URL. Returns true if webhooks may use it. */
+/**
+ * Decides whether webhooks may use an address from the resolver or from a URL. Returns true if they
+ * may.
+ */
 export type JudgeAddress = (address: string) => boolean;
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
@@ -11,7 +17,7 @@ type Range = readonly [address: Address, bits: number];
 
 /**
  * IPv4 ranges without public hosts: the IANA special-purpose registry, multicast, and the reserved
- * end.
+ * ranges at the end.
  */
 const CLOSED_V4 = [
   "0.0.0.0/8",
@@ -32,26 +38,26 @@ const CLOSED_V4 = [
   "203.0.113.0/24",
   "224.0.0.0/4",
   "240.0.0.0/4",
-  // Looks public, but is internal to Azure's hosts.
+  // This address looks public, but is internal to Azure's hosts.
   "168.63.129.16/32",
 ].map(rangeOf);
 
 /** The only IPv6 range in use for public hosts. */
 const OPEN_V6 = rangeOf("2000::/3");
 /**
- * Parts of that range without public hosts: protocol assignments with Teredo and ORCHID,
- * documentation, 6to4, and segment routing.
+ * Parts of the IPv6 range above that contain no public hosts: protocol assignments with Teredo and
+ * ORCHID, documentation, 6to4, and segment routing.
  */
 const CLOSED_V6 = ["2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"].map(
   rangeOf,
 );
 /**
- * IPv4 addresses inside IPv6: mapped ones, and those that NAT64 networks return for IPv4-only
- * hosts.
+ * Ranges of IPv6 addresses that contain an IPv4 address: mapped addresses, and those that NAT64
+ * networks return for IPv4-only hosts.
  */
 const MAPPED = rangeOf("::ffff:0:0/96");
 const NAT64 = rangeOf("64:ff9b::/96");
-/** ISATAP puts an IPv4 address into the last half of any prefix. */
+/** Interface ids of ISATAP, which puts an IPv4 address into the last 32 bits after any prefix. */
 const ISATAP = [0x0000_5efe, 0x0200_5efe];
 
 const ALLOWED_REMEDY = 'give ranges such as "10.0.0.0/8" or "fd00::/8", or single addresses';
@@ -67,7 +73,7 @@ export const ALLOW: z.ZodType<readonly string[]> = z.array(
 export function createJudge(allow: readonly string[] = []): JudgeAddress {
   const allowed = allow.map(rangeOf);
   return (text) => {
-    // Accepts only what a socket takes as an address: no octal numbers, no zones.
+    // Accepts only addresses that a socket accepts. Rejects octal numbers and zones.
     if (isIP(text) === 0 || text.includes("%")) return false;
     const address = parse(text);
     const inner = innerOf(address);
@@ -78,7 +84,8 @@ export function createJudge(allow: readonly string[] = []): JudgeAddress {
 }
 
 /**
- * Parses the canonical form, because the library takes some other spellings for mapped addresses.
+ * Parses an address in its canonical form, because the library takes some other spellings for
+ * mapped addresses.
  */
 function parse(text: string): Address {
   if (isIP(text) === 4) return ipaddr.IPv4.parse(text);
@@ -93,7 +100,7 @@ function isPublic(address: Address): boolean {
   return isPublic(lastV4(address as ipaddr.IPv6));
 }
 
-/** The IPv4 address that an IPv6 address stands for. */
+/** Returns the IPv4 address that an IPv6 address contains. */
 function innerOf(address: Address): Address | undefined {
   if (!isWithin(address, [MAPPED, NAT64])) return undefined;
   return lastV4(address as ipaddr.IPv6);
@@ -116,8 +123,8 @@ function rangeOf(text: string): Range {
 }
 
 /**
- * Accepts a range only if its address is the first of the range: `10.1.2.3/8` covers more than it
- * seems to.
+ * Accepts a range only if its address is the first in the range. Otherwise the range covers more
+ * than it seems to, as in `10.1.2.3/8`.
  */
 function tryRange(text: string): Range | undefined {
   const [ip = "", bits, ...more] = text.split("/");

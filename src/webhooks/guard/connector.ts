@@ -1,6 +1,6 @@
 /**
- * Connects only to judged addresses. A name is resolved once, and the connection uses the very
- * address that was judged.
+ * Connects only to checked addresses. A name is resolved once, and the connection uses exactly the
+ * address that was checked.
  */
 import { lookup as lookUpName, type LookupAddress } from "node:dns";
 import { isIP, type LookupFunction, type Socket } from "node:net";
@@ -11,7 +11,7 @@ import type { JudgeAddress } from "./addresses.ts";
 /** Resolves a host name to its IPv4 and IPv6 addresses. */
 export type Resolve = (hostname: string) => Promise<readonly string[]>;
 
-/** None of the host's addresses may be used. */
+/** Signals that none of the host's addresses may be used. */
 class BlockedAddressError extends Error {
   override readonly name = "BlockedAddressError";
   readonly code = "EBLOCKED";
@@ -23,27 +23,26 @@ class BlockedAddressError extends Error {
 
 export interface ConnectorOptions {
   readonly judge: JudgeAddress;
-  /** Defaults to the system's resolver, including its hosts file. */
+  /** Resolves host names. Defaults to the system's resolver, including its hosts file. */
   readonly resolve?: Resolve | undefined;
-  /** The time limit for look-up, connection and TLS together. */
+  /** The time limit for the DNS look-up, the connection and TLS together. */
   readonly connectMs: number;
   readonly tls?: ConnectorTls | undefined;
 }
 
-/** TLS options. */
 export interface ConnectorTls {
   readonly ca?: string | readonly string[] | undefined;
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
 }
 
-/** The client certificate for mutual TLS, both parts PEM. */
+/** The client certificate for mutual TLS, with both parts as PEM. */
 export interface ClientCertificate {
   readonly cert: string;
   readonly key: string;
 }
 
-/** Verifies certificates even if `$NODE_TLS_REJECT_UNAUTHORIZED` is set. */
+/** TLS settings that verify certificates even if `$NODE_TLS_REJECT_UNAUTHORIZED` is set. */
 export const SECURE = { minVersion: "TLSv1.2", rejectUnauthorized: true } as const;
 
 /** @internal */
@@ -54,7 +53,7 @@ export function createConnector(options: ConnectorOptions): buildConnector.conne
   const connect = buildConnector({ ...given, ...SECURE, lookup, timeout });
   return (target, callback) => {
     const hostname = withoutBrackets(target.hostname);
-    // Node calls `lookup` for names only.
+    // Check the address here, because Node calls `lookup` only for names.
     if (isIP(hostname) !== 0 && !judge(hostname)) {
       callback(new BlockedAddressError(hostname, hostname), null);
       return;
@@ -75,7 +74,7 @@ export function createConnector(options: ConnectorOptions): buildConnector.conne
   };
 }
 
-/** Checks the address of the open socket again, in case a connection bypassed the look-up. */
+/** Checks the address of the open socket again, in case a connection bypassed the DNS look-up. */
 function refusalOf(
   { remoteAddress }: Socket,
   hostname: string,
@@ -87,15 +86,19 @@ function refusalOf(
     : new BlockedAddressError(hostname, address);
 }
 
-/** Resolves to the allowed addresses. Fails if there is none. */
+/**
+ * Returns a `lookup` function that resolves a name to its allowed addresses. The look-up fails if
+ * there are none.
+ */
 function guardedLookup({ judge, resolve = resolveBySystem }: ConnectorOptions): LookupFunction {
   async function openOf(hostname: string, of: number): Promise<LookupAddress[]> {
-    // A trailing dot is only for the resolver, and some do not recognize "localhost." with it.
+    // Only the resolver needs a trailing dot, and some resolvers do not recognize "localhost." with
+    // the dot.
     const addresses = await addressesOf(hostname.replace(/\.$/, ""), resolve);
     const found = addresses
       .map((address) => ({ address, family: isIP(address) }))
       .filter(({ family }) => family !== 0 && (of === 0 || family === of));
-    // A private address next to public ones is never used.
+    // Private addresses are never used, even next to public ones.
     const open = found.filter(({ address }) => judge(address));
     if (open.length === 0) throw nothingOpen(hostname, found);
     return open;
@@ -107,7 +110,8 @@ function guardedLookup({ judge, resolve = resolveBySystem }: ConnectorOptions): 
 }
 
 /**
- * Resolver errors for a name without an address. All other errors are the resolver's own faults.
+ * Resolver errors which mean that a name has no address. All other errors are faults of the
+ * resolver.
  */
 const NOT_THERE: ReadonlySet<string | undefined> = new Set(["ENOTFOUND", "ENODATA", "EBADNAME"]);
 

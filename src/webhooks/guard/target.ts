@@ -7,29 +7,30 @@ const MOST_HEADERS = 32;
 const LONGEST_VALUE = 4_096;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/;
 /**
- * Visible ASCII and Latin-1, with spaces and tabs inside. A line break would start another header.
+ * A header value: visible ASCII and Latin-1, with spaces and tabs inside. A line break would start
+ * another header.
  */
 const VALUE = /^[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?$/;
 /** The form of a host name, with an optional trailing dot. */
 const HOST = /^(?=.{1,254}$)(?:[^.]{1,63}\.)*[^.]{1,63}\.?$/;
-/** Headers that frame, route or sign the request. */
+/** Headers that frame, route or sign the request. Tenants may not set them. */
 const RESERVED =
   /^(?:host|content-type|content-length|content-encoding|transfer-encoding|accept-encoding|connection|keep-alive|te|trailer|upgrade|expect|via|forwarded|x-forwarded-.*|webhook-.*|proxy-.*|x-hub-signature.*|x-github-(?:delivery|event)|stripe-signature)$/;
 
 /** The URLs that a sender accepts. */
 export interface TargetRules {
-  /** Whether plain HTTP is allowed. */
+  /** Whether `http://` URLs are allowed. */
   readonly http: boolean;
   /**
-   * Judges an address in the URL itself. Resolved addresses are judged at each attempt. Defaults to
-   * allowing all.
+   * Decides whether an address in the URL itself is allowed. Resolved addresses are checked at each
+   * attempt. Defaults to allowing all.
    */
   readonly judge?: JudgeAddress | undefined;
 }
 
 /**
- * The schema of an endpoint's URL. The URL is checked as parsed: `0x7f000001` and `127.1` become
- * `127.0.0.1`.
+ * The schema of an endpoint's URL. The check uses the parsed URL, in which `0x7f000001` and `127.1`
+ * become `127.0.0.1`.
  *
  * @internal
  */
@@ -63,7 +64,7 @@ function problemOf(
   return undefined;
 }
 
-/** RFC 6761 reserves these names for the loopback interface. */
+/** Host names that RFC 6761 reserves for the loopback interface. */
 const LOCALHOST = /^(?:.*\.)?localhost\.?$/;
 const LOOPBACK = ["127.0.0.1", "::1"];
 

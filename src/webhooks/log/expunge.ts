@@ -13,7 +13,7 @@ export interface ExpungeParts {
   readonly log: ChangeLog;
 }
 
-/** How many entries are read and removed at once. */
+/** The number of entries that are read and removed at once. */
 const AT_ONCE = 500;
 
 export function createExpunge({
@@ -23,8 +23,8 @@ export function createExpunge({
   log: changes,
 }: ExpungeParts): (options: ExpungeOptions) => Promise<number> {
   /**
-   * Removes all jobs of a tenant. Running ones end by themselves. This is not logged, since the log
-   * would name the tenant.
+   * Removes all jobs of a tenant. Running jobs end by themselves. The log does not record this,
+   * because the entry would name the tenant.
    */
   async function removeJobs(tenant: string): Promise<void> {
     const found: string[] = [];
@@ -52,7 +52,8 @@ export function createExpunge({
     if (message !== undefined) {
       return (await store.expunge({ tenant, message })).removed;
     }
-    // Endpoints go first. After that nothing more is sent, and pending attempts end by themselves.
+    // Remove the endpoints first. After that nothing more is sent, and pending attempts end by
+    // themselves.
     for (let after = ""; ;) {
       const ids = await store.ids(tenant, after, AT_ONCE);
       for (const endpoint of ids) {
@@ -73,7 +74,7 @@ export function createExpunge({
     await endPauses(tenant);
     await store.forgetLimits({ tenant, digest: digestOfTenant(tenant) });
     await store.forgetEvents(tenant);
-    // Must be last, because the steps above also add to this log.
+    // This step must be the last, because the steps above also add to this log.
     await changes.forget({ queue: queue.name, tenant });
     return total;
   };

@@ -10,7 +10,7 @@ import { MESSAGE_ID } from "../signing/sign.ts";
 export interface Span {
   /** The start, as a Date or in ms since 1970. Defaults to the oldest entry. */
   readonly since?: Date | number | undefined;
-  /** The end. Defaults to now. */
+  /** The end, as a Date or in ms since 1970. Defaults to now. */
   readonly until?: Date | number | undefined;
 }
 
@@ -31,7 +31,10 @@ export interface ListMessages extends Page {
   readonly tenant?: string | undefined;
 }
 
-/** Selects all attempts of one message, on one page, or a page of the attempts at one endpoint. */
+/**
+ * Selects attempts: all attempts of one message, on one page, or a page of the attempts at one
+ * endpoint.
+ */
 export interface ListAttempts extends Page {
   readonly tenant?: string | undefined;
   /** The id of a message. */
@@ -40,31 +43,31 @@ export interface ListAttempts extends Page {
   readonly endpoint?: string | undefined;
 }
 
-/** Selects what is sent again: one message, or the messages of a time span. */
+/** Selects the messages to send again: one message, or the messages of a time span. */
 export interface ReplayOptions extends Span {
   readonly tenant?: string | undefined;
   /** The id of one message. Defaults to all messages that match the other options. */
   readonly message?: string | undefined;
   /**
-   * The endpoint that receives it, even if it is disabled. Defaults to the endpoints that it was
-   * sent to.
+   * The endpoint that receives the messages, even if it is disabled. Defaults to the endpoints that
+   * each message was sent to.
    */
   readonly endpoint?: string | undefined;
-  /** The types of the messages: `["invoice.*"]`. Defaults to all. */
+  /** The message types: `["invoice.*"]`. Defaults to all. */
   readonly types?: readonly string[] | undefined;
-  /** The user who requests it, up to 100 characters, for the log. */
+  /** The user who requests the replay, up to 100 characters, for the log. */
   readonly by?: string | undefined;
 }
 
 export interface RecoverOptions extends Span {
   readonly tenant?: string | undefined;
-  /** The endpoint that failed. */
+  /** The endpoint whose failed messages are sent again. */
   readonly endpoint: string;
-  /** The user who requests it, up to 100 characters, for the log. */
+  /** The user who requests the recovery, up to 100 characters, for the log. */
   readonly by?: string | undefined;
 }
 
-/** Selects what is deleted: one message, or everything of a tenant. */
+/** Selects what to delete: one message, or everything of a tenant. */
 export interface ExpungeOptions {
   readonly tenant?: string | undefined;
   /** The id of one message. Defaults to all messages and endpoints of the tenant. */
@@ -146,13 +149,13 @@ export function readExpunge(where: string, given: unknown): ExpungeOptions {
   return readOptions(where, EXPUNGE, given);
 }
 
-/** The range of a list that a page shows. */
+/** Returns the range of entries that a page shows. */
 export function spanOf({ since, until, limit = 100, cursor }: Page): TimeSpan {
   const [untilMs, skip] = cursor === undefined ? [msOf(until, 8.64e15), 0] : readCursor(cursor);
   return { sinceMs: msOf(since, 0), untilMs, skip, limit };
 }
 
-/** The cursor of the next page; undefined on the last one. */
+/** Returns the cursor of the next page; undefined on the last page. */
 export function cursorAfter(span: TimeSpan, timesMs: readonly number[]): string | undefined {
   const lastMs = timesMs.at(-1);
   if (lastMs === undefined || timesMs.length < span.limit) return undefined;

@@ -32,7 +32,7 @@ export interface Message {
   /** When it was sent, in ms since 1970. */
   readonly atMs: number;
   readonly data: unknown;
-  /** Its state, by endpoint. */
+  /** The message's state at each endpoint, by endpoint id. */
   readonly endpoints: Readonly<Record<string, MessageState>>;
 }
 
@@ -40,8 +40,8 @@ export interface Message {
  * The state of a message at an endpoint:
  *
  * - `"waiting"`: an attempt is pending.
- * - `"delivered"`.
- * - `"failed"`: it is not retried, but can be replayed.
+ * - `"delivered"`: the endpoint accepted the message.
+ * - `"failed"`: the message is not retried, but can be replayed.
  * - `"removed"`: the endpoint was removed before the delivery.
  */
 export type MessageState = "waiting" | "delivered" | "failed" | "removed";
@@ -49,36 +49,39 @@ export type MessageState = "waiting" | "delivered" | "failed" | "removed";
 /** A page of a list, the newest entry first. */
 export interface LogPage<Entry> {
   readonly entries: readonly Entry[];
-  /** The cursor of the next page; undefined on the last one. */
+  /** The cursor of the next page; undefined on the last page. */
   readonly cursor: string | undefined;
 }
 
 /**
- * The log of a sender. A tenant cannot see the entries of others. All methods reject with
+ * The log of a sender. A tenant cannot see other tenants' entries. All methods reject with
  * StoreUnavailableError when Redis is unreachable.
  */
 export interface WebhookLog {
   readonly messages: {
-    /** Returns a message, or undefined if the tenant has none with this id or it has expired. */
+    /**
+     * Returns a message. Returns undefined if the tenant has no message with this id, or the
+     * message has expired.
+     */
     get(message: MessageRef): Promise<Message | undefined>;
     /**
-     * Returns a page of the tenant's messages, the newest first. It has fewer than `limit` messages
-     * if they are larger than 8 MB.
+     * Returns a page of the tenant's messages, the newest first. A page has fewer than `limit`
+     * messages if these would exceed 8 MB.
      */
     list(options?: ListMessages): Promise<LogPage<Message>>;
   };
   readonly attempts: {
     /**
-     * Returns the attempts of a message, on one page, or a page of the attempts at an endpoint. The
-     * last 1,000 of each are kept.
+     * Returns attempts: all attempts of one message, on one page, or a page of the attempts at an
+     * endpoint. The log keeps the last 1,000 attempts of each.
      */
     list(options: ListAttempts): Promise<LogPage<Attempt>>;
   };
   /**
-   * Sends a message again, or the messages of a time span. They keep their ids and bytes, and are
-   * signed with the current secret. They are sent within the limits, after all other messages, and
-   * also to disabled endpoints. A replay does not affect the health of an endpoint. Resolves with
-   * the number of stored messages.
+   * Sends one message or the messages of a time span again. The messages keep their ids and bytes,
+   * and are signed with the current secret. They are sent within the limits, after all other
+   * messages, and also to disabled endpoints. A replay does not affect the health of an endpoint.
+   * Resolves with the number of stored messages.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    * @throws {@link MessageMissingError} when the tenant has no such message.
@@ -86,8 +89,8 @@ export interface WebhookLog {
    */
   replay(options: ReplayOptions): Promise<number>;
   /**
-   * Sends failed messages to an endpoint again, the oldest first. Resolves with their number.
-   * Throws the same errors as `replay`.
+   * Sends the failed messages of an endpoint again, the oldest first. Resolves with the number of
+   * messages. Throws the same errors as `replay`.
    */
   recover(options: RecoverOptions): Promise<number>;
   /**
@@ -102,9 +105,12 @@ interface Copy extends Pick<MessageCopy, "copy"> {
   readonly id: string;
 }
 
-/** How many entries are read and stored at once. */
+/** The number of entries that are read and stored at once. */
 const AT_ONCE = 500;
-/** How many messages are read at once with their data, and the size at which their page ends. */
+/**
+ * How many messages are read at once with their data, and the number of characters at which a page
+ * ends.
+ */
 const BODIES_AT_ONCE = 20;
 const MOST_PAGE_CHARACTERS = 8_000_000;
 
@@ -116,7 +122,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     return found && asMessage(id, found);
   }
 
-  /** The first of some messages that fit on a page, and how many were read. */
+  /** Returns the first messages that fit on a page, and the number of messages that were read. */
   async function pageOf(
     tenant: string,
     ids: readonly string[],
@@ -145,7 +151,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     if ((await recordOf(name)) === undefined) throw new EndpointMissingError(name);
   }
 
-  /** The messages that have not expired. */
+  /** Returns the messages that have not expired. */
   async function copiesOf(tenant: string, ids: readonly string[]): Promise<readonly Copy[]> {
     const found = await Promise.all(ids.map((id) => store.addressed({ tenant, message: id })));
     return found.flatMap((each, at) =>
@@ -153,7 +159,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     );
   }
 
-  /** Sends messages to an endpoint again, in order. Returns their number. */
+  /** Sends messages to an endpoint again, in order. Returns the number of messages. */
   async function sendAgain(
     name: EndpointName,
     messages: readonly Copy[],
@@ -178,7 +184,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     return messages.length;
   }
 
-  /** The messages of a time span, the oldest first. */
+  /** Iterates over the messages of a time span, the oldest first. */
   async function* messagesOf(
     tenant: string,
     { since, until }: Pick<ReplayOptions, "since" | "until">,
@@ -186,7 +192,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     const wanted = spanOf({ since, until });
     const [newest] = await store.messages(tenant, { ...wanted, limit: 1 });
     if (newest === undefined) return;
-    // Excludes messages that arrive from now on.
+    // Exclude messages that arrive from now on.
     let span = { ...wanted, untilMs: newest[1], limit: AT_ONCE, isOldestFirst: true };
     for (;;) {
       const found = await store.messages(tenant, span);
@@ -198,7 +204,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     }
   }
 
-  /** The failed messages of an endpoint in a time span, the oldest first. */
+  /** Iterates over the failed messages of an endpoint in a time span, the oldest first. */
   async function failedAt(
     name: EndpointName,
     { since, until }: Pick<RecoverOptions, "since" | "until">,
@@ -217,7 +223,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     return all.reverse();
   }
 
-  /** Runs a replay or recovery, and records it with its number of messages in the change log. */
+  /** Runs a replay or a recovery, and records it in the change log with the number of messages. */
   function noted(
     action: "replay" | "recover",
     given: ReplayOptions & { readonly tenant: string },
@@ -249,8 +255,8 @@ export function createLog(parts: ExpungeParts): WebhookLog {
         const byEndpoint = new Map<string, Copy[]>();
         for (const [at, each] of found.entries()) {
           if (each === undefined || !matchesType(types, each.type)) continue;
-          // For a time span, an endpoint gets only the messages that were for it. A named message
-          // goes to any endpoint.
+          // For a time span, an endpoint gets only the messages that were sent to it. A message
+          // that is selected by id goes to any endpoint.
           const isFor = message !== undefined || each.endpoints.includes(endpoint ?? "");
           const targets = endpoint === undefined ? each.endpoints : isFor ? [endpoint] : [];
           for (const to of targets) {
@@ -266,7 +272,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
       };
       if (message !== undefined) {
         const one = (): Promise<number> => again([message]);
-        // A replay of one message by code, without a user, is not logged.
+        // A replay of one message by code, with no user, is not added to the change log.
         return by === undefined ? one() : noted("replay", { ...asked, tenant }, one);
       }
       return noted("replay", { ...asked, tenant }, async () => {

@@ -13,13 +13,13 @@ export interface EndpointStatus {
   /**
    * The state of the endpoint:
    *
-   * - `"disabled"`.
-   * - `"left alone"`: paused, because its breaker is open or it asked for a pause.
+   * - `"disabled"`: nothing is sent to it.
+   * - `"left alone"`: paused, because its breaker is open or it requested a pause.
    * - `"failing"`: no success since `failingSinceMs`.
    * - `"well"`: none of these.
    */
   readonly state: "well" | "failing" | "left alone" | "disabled";
-  /** How many ms the pause still lasts; 0 if the endpoint is not paused. */
+  /** Ms until the pause ends; 0 if the endpoint is not paused. */
   readonly leftAloneForMs: number;
   /**
    * When the current series of failures began, in ms since 1970. Undefined if the last relevant
@@ -28,37 +28,40 @@ export interface EndpointStatus {
   readonly failingSinceMs: number | undefined;
   /** The number of failures in a row. */
   readonly failures: number;
-  /** The number of due messages that are pending. Later retries are not included. */
+  /** The number of pending messages that are due. Later retries are not included. */
   readonly waiting: number;
-  /** The number of attempts that ended in the last minute, up to 1,000. */
+  /** The number of attempts that ended in the last minute. The count stops at 1,000. */
   readonly attemptsInLastMinute: number;
   /** The newest attempt; undefined if none is kept. */
   readonly lastAttempt: Attempt | undefined;
   /** The newest failure among the last ten attempts; undefined if there is none. */
   readonly lastFailure: Attempt | undefined;
   /**
-   * Its limits and those of its tenant. A process without the sender's code omits the limits from
-   * that code.
+   * The limits of the endpoint and of its tenant. A process without the sender's code omits the
+   * limits from that code.
    */
   readonly limits: readonly EndpointLimit[];
 }
 
 export interface EndpointLimit {
-  /** `"rate"` or `"concurrency"`, or `"tenant.rate"` or `"tenant.concurrency"` for its tenant. */
+  /**
+   * The kind of limit: `"rate"` or `"concurrency"` of the endpoint, `"tenant.rate"` or
+   * `"tenant.concurrency"` of its tenant.
+   */
   readonly name: string;
-  /** `"5/s"`, or `4` calls at once. */
+  /** The value of the limit: `"5/s"`, or `4` for 4 simultaneous calls. */
   readonly value: string | number;
   /**
-   * The source of the limit: set for this endpoint or tenant, by a rules file, or by the sender's
-   * code.
+   * The source of the limit: `"own"` if it was set for this endpoint or tenant, `"rules"` for a
+   * rules file, `"code"` for the sender's code.
    */
   readonly setBy: "own" | "rules" | "code";
 }
 
 export interface EndpointStatuses {
   /**
-   * Returns the state of an endpoint, or undefined if the tenant has none with this id. Rejects
-   * with StoreUnavailableError when Redis is unreachable.
+   * Returns the state of an endpoint. Returns undefined if the tenant has no endpoint with this id.
+   * Rejects with StoreUnavailableError when Redis is unreachable.
    */
   status(endpoint: EndpointRef): Promise<EndpointStatus | undefined>;
 }

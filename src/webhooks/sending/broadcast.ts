@@ -1,6 +1,6 @@
 /**
- * Sends an event to all tenants: one message for each, page by page, so that it can continue where
- * it stopped.
+ * Sends an event to all tenants, as one message per tenant. A broadcast works page by page, so that
+ * it can continue where it stopped.
  */
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
@@ -21,28 +21,33 @@ export interface BroadcastOptions {
   /** The event's data, up to 256 kB of JSON. */
   readonly data: unknown;
   /**
-   * The id of the broadcast, and of its message for each tenant. If the id is known, that broadcast
-   * is completed. Defaults to a random id.
+   * The id of the broadcast, and of its message for each tenant. A call with a known id completes
+   * that broadcast. Defaults to a random id.
    */
   readonly id?: string | undefined;
-  /** The tenants that receive it, up to 10,000. Defaults to all tenants with endpoints. */
+  /** The tenants that receive the event, up to 10,000. Defaults to all tenants with endpoints. */
   readonly tenants?: readonly string[] | undefined;
 }
 
 /** A stored broadcast. */
 export interface SentBroadcast {
   readonly id: string;
-  /** False if a broadcast with this id was already started. Its content then applies. */
+  /**
+   * False if a broadcast with this id was already started. The content of that broadcast then
+   * applies.
+   */
   readonly isNew: boolean;
-  /** How many tenants and endpoints receive it: `{ tenants: 20, endpoints: 31 }`. */
+  /**
+   * The numbers of tenants and endpoints that receive the event: `{ tenants: 20, endpoints: 31 }`.
+   */
   readonly tenants: number;
   readonly endpoints: number;
 }
 
 export interface Broadcasting {
   /**
-   * Sends an event to the endpoints of all tenants, or of some, that subscribe to it. Resolves when
-   * Redis has stored everything. Tenants are read page by page.
+   * Sends an event to the endpoints of all tenants, or of the named tenants, that subscribe to the
+   * event. Resolves when Redis has stored everything. Tenants are read page by page.
    *
    * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, or
    * too large.
@@ -71,9 +76,9 @@ const OPTIONS = z.strictObject({
     .max(MOST_TENANTS, { error: `give at most ${MOST_TENANTS}` })
     .optional(),
 });
-/** How many tenants are handled between two notes of the progress. */
+/** The number of tenants that are handled before the progress is stored again. */
 const PAGE = 64;
-/** How many endpoints are read and stored at once, unless one tenant has more. */
+/** The most endpoints that are read and stored at once, unless one tenant has more. */
 const MOST_AT_ONCE = 500;
 
 /** The content of a broadcast. Endpoints filter by its data. */
@@ -87,7 +92,9 @@ interface BroadcastContent {
 export function createBroadcasting(parts: BroadcastParts): Broadcasting {
   const { store, fanOut, tenantOf, isSingle, logger, keepMs } = parts;
 
-  /** Sends to the tenants of a page. Returns the number of endpoints for each tenant with any. */
+  /**
+   * Sends to the tenants of a page. Returns the number of endpoints for each tenant that has any.
+   */
   async function sendToAll(page: readonly string[], content: BroadcastContent): Promise<number[]> {
     const sizes = await Promise.all(page.map((tenant) => store.countEndpoints(tenant)));
     const counts: number[] = [];
@@ -117,7 +124,7 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
       const begun = await store.beginBroadcast({ id, type, body, named, keepMs });
       const { isNew } = begun;
       if (begun.isDone) return { id, isNew, tenants: begun.tenants, endpoints: begun.endpoints };
-      // The stored content and tenants apply, even if another process continues the broadcast.
+      // The stored content and tenants apply, whichever process continues the broadcast.
       const pageAfter = pagesOf(where, begun.named);
       const content = { id, type: begun.type, body: begun.body };
       const data: unknown = JSON.parse(dataOf(content.type, content.body));
@@ -145,7 +152,7 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
     throw new InvalidOptionError({ where, option: "tenants", value: tenants, remedy });
   }
 
-  /** Returns a function that reads the tenants after a given one. */
+  /** Returns a function that reads the next tenants after a given tenant. */
   function pagesOf(
     where: string,
     named: readonly string[] | undefined,
@@ -159,7 +166,10 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
   }
 }
 
-/** Groups the tenants of a page: several with few endpoints, or one with many. */
+/**
+ * Splits the tenants of a page into groups: several tenants with few endpoints, or one tenant with
+ * many.
+ */
 function groupsOf(page: readonly string[], counts: readonly number[]): string[][] {
   const groups: string[][] = [];
   let room = 0;

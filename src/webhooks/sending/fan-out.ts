@@ -1,4 +1,4 @@
-/** Selects the endpoints of a message, and stores it with a job for each of them. */
+/** Selects the endpoints of a message, and stores the message with a job for each endpoint. */
 import { randomUUID } from "node:crypto";
 import { EndpointDisabledError, EndpointMissingError } from "../errors.ts";
 import type { StoredEndpoints, WebhookStore } from "../../stores/redis/webhooks/store.ts";
@@ -31,11 +31,14 @@ interface Stored {
 
 export interface FanOut {
   /**
-   * Reads the enabled endpoints of a tenant, and caches them. Another process may have just changed
+   * Returns the enabled endpoints of a tenant, from the cache unless another process has changed
    * them.
    */
   endpointsOf(tenant: string): Promise<Targets>;
-  /** Reads the same without the cache, for callers that ask once per tenant. */
+  /**
+   * Returns the enabled endpoints of a tenant without the cache, for callers that read each tenant
+   * only once.
+   */
   readEndpoints(tenant: string): Promise<Targets>;
   /**
    * Reads one endpoint.
@@ -53,13 +56,13 @@ export interface FanOutParts {
   readonly keepMs: number;
 }
 
-/** The endpoints of a tenant, cached until they change. */
+/** A tenant's endpoints, cached until they change. */
 interface Known {
   readonly version: string;
   readonly endpoints: Targets;
 }
 
-/** How many endpoints are cached, over all tenants. */
+/** The most endpoints that are cached, over all tenants. */
 const MOST_KNOWN = 20_000;
 const DAY_MS = 86_400_000;
 
@@ -87,7 +90,9 @@ export function createFanOut(parts: FanOutParts): FanOut {
     return enabledOf(await store.endpoints(tenant));
   }
 
-  /** How long a message is kept: past its last attempt, even if that is late. */
+  /**
+   * Returns how long to keep a message: until after its last attempt, even if that attempt is late.
+   */
   function keptMs(targets: Targets): number {
     const schedules = [parts.scheduleMs, ...targets.map(([, { scheduleMs = [] }]) => scheduleMs)];
     const longest = Math.max(...schedules.map((waits) => waits.reduce((sum, ms) => sum + ms, 0)));
@@ -125,7 +130,8 @@ export function createFanOut(parts: FanOutParts): FanOut {
         ordered: inLine.map(([id]) => id),
         keepMs: keptMs(targets),
       });
-      // The process that stored the message may have died before storing its jobs.
+      // If the message was already stored, its jobs may be missing, because the process that stored
+      // the message may have died before.
       if (isSent) return { isNew, endpoints };
       const jobs = endpoints
         .filter((endpoint) => !ordered.includes(endpoint))
@@ -143,7 +149,7 @@ export function createFanOut(parts: FanOutParts): FanOut {
         if (step !== undefined) await storeStep(queue, { tenant, endpoint, step, most });
       }
       const isThere = await store.noteSent({ tenant, message, copy });
-      // The message was expunged before its jobs existed.
+      // The message was expunged before its jobs were stored, so remove the jobs.
       if (!isThere) await Promise.all(jobs.map((job) => queue.remove(jobIdOf(job))));
       return { isNew, endpoints };
     },

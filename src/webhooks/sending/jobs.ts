@@ -3,25 +3,26 @@ import type { Queue } from "../../queue/queue.ts";
 import type { AttemptName, EndpointName } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 import { keyOf } from "../names.ts";
 
-/** Why a message is sent: regularly, as a test, or because of a replay. */
+/** Why a message is sent: as a new message, as a test, or as a replay. */
 export type Purpose = "send" | "test" | "replay";
 
 /**
- * One attempt to send one message to one endpoint. Content and destination are read when it begins.
+ * One attempt to send one message to one endpoint. The content and the destination are read when
+ * the attempt begins.
  */
 export interface DeliveryJob extends AttemptName {
   /** The number of the attempt, from 1. */
   readonly attempt: number;
   readonly purpose: Purpose;
-  /** Distinguishes the attempts of one sending from those of another. */
+  /** Distinguishes the attempts of one sending from the attempts of another, such as a replay. */
   readonly series: string;
-  /** The user who requested a replay. */
+  /** The user who requested the replay. Undefined for all other jobs. */
   readonly by?: string | undefined;
 }
 
 /** One attempt at an ordered endpoint, for the messages at the head of its line. */
 export interface LineJob extends EndpointName {
-  /** The step of the line. The job does nothing once a later step is next. */
+  /** The step of the line. The job does nothing if a later step is already next. */
   readonly step: string;
   /** The most messages in one request. */
   readonly most: number;
@@ -32,13 +33,16 @@ export type WebhookJob = DeliveryJob | LineJob;
 
 export type DeliveryQueue = Queue<WebhookJob, undefined>;
 
-/** How often the queue retries after a fault of the sender itself; this takes some hours. */
+/**
+ * How often the queue retries a job after a fault of the sender itself. These retries take some
+ * hours.
+ */
 export const OUR_TRIES = 20;
 
-/** How many jobs one request stores. Each request has the sluice's time limit. */
+/** The most jobs that one request stores. Each request has the sluice's time limit. */
 const AT_ONCE = 1_000;
 
-/** The series of a message's first sending, for each endpoint. */
+/** The series in which a message is first sent to each endpoint. */
 export const FIRST_SERIES = "1";
 
 export function newSeries(): string {
@@ -46,9 +50,9 @@ export function newSeries(): string {
 }
 
 /**
- * Returns the same id for the same attempt, in every process. It includes the copy of the message.
- * BullMQ stores no second job with an id that it still keeps, and it may keep a job longer than its
- * message.
+ * Returns the same job id for the same attempt, in every process. The id includes the copy of the
+ * message, because BullMQ may keep a job longer than its message, and stores no second job with the
+ * same id.
  */
 export function jobIdOf({ tenant, endpoint, message, copy, series, attempt }: DeliveryJob): string {
   const ofCopy = copy === undefined ? [] : [copy];
@@ -97,13 +101,14 @@ export async function storeLater(
   job: DeliveryJob,
   { delayMs, isHeld = false }: { delayMs: number; isHeld?: boolean },
 ): Promise<void> {
-  // A held-back job is the same attempt as the job that still runs, so it needs another id.
+  // A held-back job is the same attempt as the job that still runs, so the held-back job needs
+  // another id.
   const id = isHeld ? `${jobIdOf(job)}.${randomUUID()}` : jobIdOf(job);
   const options = { id, key: keyOf(job), delayMs: Math.ceil(delayMs), attempts: OUR_TRIES };
   await queue.enqueue(job, { ...options, priority: "low" });
 }
 
-/** Varies a delay by up to a fifth, so that retries do not come all at once. */
+/** Varies a delay by up to a fifth, so that retries do not arrive all at once. */
 export function jittered(ms: number, random: () => number = Math.random): number {
   return Math.round(ms * (0.8 + 0.4 * random()));
 }

@@ -1,4 +1,4 @@
-/** Builds the body of a message. It is built once, and is the same on each attempt. */
+/** Builds the body of a message. The body is built once, and is the same on each attempt. */
 import { InvalidOptionError } from "../../core/errors.ts";
 import { asJson } from "../../queue/enqueue/data.ts";
 
@@ -7,20 +7,22 @@ const MOST_BYTES = 256 * 1_024;
 /** The size limit that Standard Webhooks recommends. */
 export const ADVISED_BYTES: number = 20_000;
 
-/** A body as Standard Webhooks recommends it: `{ type, timestamp, data }`. */
+/** Builds a body as Standard Webhooks recommends it: `{ type, timestamp, data }`. */
 export function bodyOf(type: string, atMs: number, dataJson: string): string {
   return `${headOf(type, new Date(atMs).toISOString())}${dataJson}}`;
 }
 
-/** Extracts the data, byte for byte, for receivers that do not use Standard Webhooks. */
+/**
+ * Extracts the data from a body, byte for byte, for receivers that do not use Standard Webhooks.
+ */
 export function dataOf(type: string, body: string): string {
-  // All timestamps have the same length.
+  // All timestamps have the same length, so any time can replace the original.
   return body.slice(headOf(type, new Date(0).toISOString()).length, -1);
 }
 
 /**
- * Combines several messages in order: `{ type, timestamp, data: [{ id, type, timestamp, data }, …]
- * }`, or a list of their data.
+ * Combines several messages in order into one body: `{ type, timestamp, data: [{ id, type,
+ * timestamp, data }, …] }`, or a list of their data.
  */
 export function batchOf(
   type: string,
@@ -42,9 +44,10 @@ function headOf(type: string, timestamp: string): string {
 }
 
 /**
- * Serializes data.
+ * Serializes data as JSON.
  *
- * @throws {@link InvalidOptionError} for data that JSON cannot express, and for too much of it.
+ * @throws {@link InvalidOptionError} for data that JSON cannot express, and for data that is too
+ * large.
  */
 export function jsonOf(where: string, data: unknown): string {
   const json = asJson(where, data);

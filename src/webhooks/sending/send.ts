@@ -9,7 +9,7 @@ import { ADVISED_BYTES, bodyOf, jsonOf } from "./message.ts";
 
 /** The options of `send`. */
 export interface SendOptions {
-  /** The tenant of the event. Omitted if the sender has only one tenant. */
+  /** The tenant of the event. Omit it if the sender has only one tenant. */
   readonly tenant?: string | undefined;
   /** The event's type: `"invoice.paid"`. */
   readonly type: string;
@@ -17,8 +17,8 @@ export interface SendOptions {
   readonly data: unknown;
   /**
    * The id of the message, which all its attempts share: 1 to 128 letters, digits, `_` and `-`.
-   * While a message is kept, at least a day, a second one with its id is not sent. Defaults to a
-   * random id.
+   * While a message is kept, at least a day, another message with the same id is not sent. Defaults
+   * to a random id.
    */
   readonly id?: string | undefined;
   /**
@@ -37,9 +37,9 @@ export interface TestOptions {
 /** A stored message. */
 export interface SentMessage {
   readonly id: string;
-  /** False if a message with this id was already sent. Its content then applies. */
+  /** False if a message with this id was already sent. The content of that message then applies. */
   readonly isNew: boolean;
-  /** The ids of the endpoints that receive it. */
+  /** The ids of the endpoints that receive the message. */
   readonly endpoints: readonly string[];
 }
 
@@ -50,15 +50,16 @@ export interface Sending {
    *
    * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, or
    * too large.
-   * @throws {@link EndpointMissingError} when it is for one endpoint that the tenant does not have.
-   * @throws {@link EndpointDisabledError} when it is for one endpoint that is disabled.
-   * @throws {@link StoreUnavailableError} when Redis did not confirm it. Send it again with the
-   * same `id`: nothing is sent twice.
+   * @throws {@link EndpointMissingError} when `endpoint` names an endpoint that the tenant does not
+   * have.
+   * @throws {@link EndpointDisabledError} when `endpoint` names an endpoint that is disabled.
+   * @throws {@link StoreUnavailableError} when Redis did not confirm the message. Send the message
+   * again with the same `id`: nothing is sent twice.
    */
   send(options: SendOptions): Promise<SentMessage>;
   /**
-   * Sends an event of type `webhook.test` to one endpoint, within its limits and after all other
-   * messages. Throws the same errors as `send`.
+   * Sends an event of type `webhook.test` to one endpoint, within the endpoint's limits and after
+   * all other messages. Throws the same errors as `send`.
    */
   test(options: TestOptions): Promise<SentMessage>;
 }
@@ -80,11 +81,12 @@ export interface SendingParts {
 
 export function createSending(parts: SendingParts): Sending {
   const { fanOut, tenantOf, logger } = parts;
-  /** The last message of each tenant whose endpoints are being looked up. */
+  /** For each tenant, the last message whose endpoints are still being looked up. */
   const turns = new Map<string, Promise<unknown>>();
 
   /**
-   * Keeps messages in the order in which they were sent, regardless of how long the look-ups take.
+   * Keeps messages in the order in which they were sent, regardless of how long each endpoint
+   * look-up takes.
    */
   async function inTurn(tenant: string, finding: Promise<Targets>): Promise<Targets> {
     const before = turns.get(tenant);
@@ -124,7 +126,7 @@ export function createSending(parts: SendingParts): Sending {
   };
 }
 
-/** Returns the data of an event as JSON, and parsed back from it. */
+/** Returns the event data as JSON, and the value parsed back from that JSON. */
 export function readData(
   where: string,
   given: unknown,

@@ -31,11 +31,11 @@ const MADE_BYTES = 32;
 const LEAST_BYTES = 24;
 const MOST_BYTES = 64;
 const SEED_BYTES = 32;
-/** The DER prefix of an ed25519 key; 32 bytes follow (RFC 8410). */
+/** The DER prefixes of an ed25519 key. The 32 bytes of the key follow (RFC 8410). */
 const PRIVATE_DER = Buffer.from("302e020100300506032b657004220420", "hex");
 const PUBLIC_DER = Buffer.from("302a300506032b6570032100", "hex");
 
-/** A key that signs or verifies: shared bytes, or one half of an ed25519 pair. */
+/** A key that signs or verifies: a shared secret, or one half of an ed25519 pair. */
 export type SigningKey =
   | { readonly half: "shared"; readonly bytes: Buffer; readonly text: string }
   | { readonly half: "private"; readonly key: KeyObject }
@@ -109,7 +109,7 @@ function readTrimmed(
   return { half: "shared", bytes, text: given };
 }
 
-/** GitHub and Stripe use the text itself as the key. */
+/** Reads a secret of GitHub or Stripe, which use the text itself as the key. */
 function readText(given: string, refuse: (remedy: string) => InvalidOptionError): SigningKey {
   if (given.length < 16 || given.length > 256) throw refuse("give 16 to 256 characters");
   return { half: "shared", bytes: Buffer.from(given), text: given };
@@ -138,7 +138,10 @@ function publicBytes(key: KeyObject): Buffer {
   return key.export({ format: "der", type: "spki" }).subarray(PUBLIC_DER.length);
 }
 
-/** Node decodes as much base64 as it can. Invalid text must not become a shorter key. */
+/**
+ * Decodes base64 strictly. Node decodes as much as it can, but invalid text must not become a
+ * shorter key.
+ */
 function bytesOf(
   given: string,
   prefix: string,

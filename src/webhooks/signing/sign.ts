@@ -14,24 +14,24 @@ import {
 /** The options of `sign()`. */
 export interface SignOptions {
   /**
-   * The id of the message: 1 to 128 letters, digits, `_` and `-`. It is the same on each attempt,
-   * so that receivers recognize a repeat.
+   * The id of the message: 1 to 128 letters, digits, `_` and `-`. The id is the same on each
+   * attempt, so that receivers recognize a repeat.
    */
   readonly id: string;
   /** The time of this attempt. Defaults to now. */
   readonly at?: Date | undefined;
-  /** The exact body that is sent. Bytes must be UTF-8. */
+  /** The exact body that is sent. If it is passed as bytes, these must be UTF-8. */
   readonly body: string | Uint8Array;
-  /** The secret, or several during a rotation, the newest first. */
+  /** The secret, or several secrets during a rotation, the newest first. */
   readonly secret: string | readonly string[];
-  /** Defaults to `"standard"`, which is Standard Webhooks 1.0. */
+  /** The format of the signature. Defaults to `"standard"`, which is Standard Webhooks 1.0. */
   readonly signature?: SignatureStyle | undefined;
   /**
-   * The prefix of the header names of `"standard"`. Use `"svix"` for receivers built for Svix.
-   * Defaults to `"webhook"`.
+   * The prefix of the header names in the format `"standard"`. Use `"svix"` for receivers built for
+   * Svix. Defaults to `"webhook"`.
    */
   readonly headerPrefix?: string | undefined;
-  /** The event's type, which `"github"` sends as a header. */
+  /** The event's type. The format `"github"` sends it as a header. */
   readonly type?: string | undefined;
 }
 
@@ -99,12 +99,12 @@ export function sign(options: SignOptions): Readonly<Record<string, string>> {
   return signWith({ id, at, body, keys, style, headerPrefix, type });
 }
 
-/** The parts of a signature, already parsed. */
+/** The parsed parts of a signature. */
 export interface Signing {
   readonly id: string;
   readonly at: Date;
   readonly body: string;
-  /** The newest comes first. */
+  /** The keys that sign, the newest first. */
   readonly keys: readonly SigningKey[];
   readonly style: SignatureStyle;
   readonly headerPrefix: string | undefined;
@@ -147,7 +147,7 @@ function hmacHex(key: SigningKey, text: string): string {
   return createHmac("sha256", bytes).update(text).digest("hex");
 }
 
-/** Invalid UTF-8 would be signed as different bytes than those that are sent. */
+/** Rejects invalid UTF-8, because the signed bytes would differ from the bytes that are sent. */
 function textOf(where: string, body: string | Uint8Array): string {
   if (typeof body === "string") return body;
   try {

@@ -18,15 +18,18 @@ export interface VerifyOptions {
    */
   readonly body: string | Uint8Array;
   readonly headers: ReceivedHeaders;
-  /** The sender's secret, or several during a rotation. For ed25519, the sender's `whpk_` key. */
+  /**
+   * The sender's secret, or several secrets during a rotation. For ed25519, the sender's `whpk_`
+   * key.
+   */
   readonly secret: string | readonly string[];
-  /** Defaults to `"standard"`, which is Standard Webhooks 1.0. */
+  /** The format of the signature. Defaults to `"standard"`, which is Standard Webhooks 1.0. */
   readonly signature?: SignatureStyle | undefined;
-  /** The prefix of the header names of `"standard"`. Defaults to `"webhook"`. */
+  /** The prefix of the header names in the format `"standard"`. Defaults to `"webhook"`. */
   readonly headerPrefix?: string | undefined;
   /**
-   * How far the timestamp may differ from this machine's clock, in either direction. GitHub sends
-   * no timestamp. Defaults to 300,000 ms.
+   * How far the timestamp may differ from this machine's clock, in either direction. Defaults to
+   * 300,000 ms. GitHub sends no timestamp, so this option has no effect there.
    */
   readonly toleranceMs?: number | undefined;
 }
@@ -34,13 +37,16 @@ export interface VerifyOptions {
 /** A webhook whose signature is valid. */
 export interface VerifiedWebhook {
   /**
-   * The message's id. It stays the same when the message is sent again, so use it to process a
-   * message once. Stripe sends none.
+   * The id of the message. The id stays the same when the message is sent again, so use the id to
+   * process each message only once. Undefined for Stripe, which sends no id.
    */
   readonly id: string | undefined;
-  /** When this attempt was sent, in ms since 1970, by the sender's clock. GitHub sends none. */
+  /**
+   * The time at which this attempt was sent, in ms since 1970 by the sender's clock. Undefined for
+   * GitHub, which sends no time.
+   */
   readonly sentAtMs: number | undefined;
-  /** The body, parsed as JSON. For a form, as GitHub sends it, the field `payload`. */
+  /** The body, parsed as JSON. If GitHub sends a form, its field `payload` is parsed instead. */
   readonly payload: unknown;
 }
 
@@ -89,7 +95,9 @@ export function verify(options: VerifyOptions): VerifiedWebhook {
 interface Received {
   readonly body: Buffer;
   readonly keys: readonly SigningKey[];
-  /** The value of a header that occurs exactly once; undefined otherwise. */
+  /**
+   * Returns the value of a header that occurs exactly once. Returns undefined for any other header.
+   */
   readonly headerOf: (name: string) => string | undefined;
   readonly toleranceMs: number;
 }
@@ -105,7 +113,7 @@ function verifyStandard(received: Received & { readonly prefix: string }): Facts
   const sentAtMs = readTime(seconds, received.toleranceMs);
   const signed = Buffer.concat([Buffer.from(`${id}.${seconds}.`), body]);
   const expected = keys.map((key) => (key.half === "shared" ? digest(key, signed) : key));
-  // Tries every pair, so that the duration reveals nothing.
+  // Try every pair of signature and key, so that the duration reveals nothing.
   let isKnown = false;
   for (const each of signatures.split(" ").slice(0, MOST_SIGNATURES)) {
     const comma = each.indexOf(",");
@@ -117,7 +125,7 @@ function verifyStandard(received: Received & { readonly prefix: string }): Facts
   return { id, sentAtMs };
 }
 
-/** More than a sender can have at once. */
+/** The most signatures that are checked. A sender never has this many secrets at once. */
 const MOST_SIGNATURES = 32;
 
 function fits(
@@ -170,7 +178,7 @@ function readTime(seconds: string, toleranceMs: number): number {
   if (!/^\d{1,11}$/.test(seconds)) throw missing();
   const sentAtMs = Number(seconds) * 1_000;
   const agoMs = Date.now() - sentAtMs;
-  // The sender cuts off fractions of a second.
+  // Add a second, because the sender cuts off fractions of a second.
   if (agoMs > toleranceMs + 1_000) throw new WebhookVerificationError("too-old");
   if (-agoMs > toleranceMs) throw new WebhookVerificationError("too-new");
   return sentAtMs;
@@ -180,7 +188,10 @@ function missing(): WebhookVerificationError {
   return new WebhookVerificationError("headers-missing");
 }
 
-/** Ignores a header that occurs twice: its values may contradict each other. */
+/**
+ * Reads headers, but ignores a header that occurs twice, because the values may contradict each
+ * other.
+ */
 function readerOf(headers: ReceivedHeaders): Received["headerOf"] {
   if (typeof headers.get === "function") {
     return (name) => (headers as { get(name: string): string | null }).get(name) ?? undefined;
@@ -196,15 +207,15 @@ function readerOf(headers: ReceivedHeaders): Received["headerOf"] {
 }
 
 /**
- * GitHub sends a form with the JSON in its field `payload`, unless the webhook's content type is
- * `application/json`.
+ * Parses a body. GitHub sends a form with the JSON in its field `payload`, unless the webhook's
+ * content type is `application/json`.
  */
 function payloadOf(body: string): unknown {
   try {
     return JSON.parse(body) as unknown;
   } catch {
     const inForm = new URLSearchParams(body).get("payload");
-    // The form must contain valid JSON.
+    // Use the form only if it contains valid JSON.
     if (inForm !== null && isJson(inForm)) return JSON.parse(inForm) as unknown;
     throw new WebhookVerificationError("not-json");
   }

@@ -16,11 +16,11 @@ import { createRateLimits, type RateLimitParts, type RateLimits } from "./rate-l
 type Grpc = typeof import("@grpc/grpc-js");
 
 export interface GrpcServer {
-  /** Resolves with the address: `"127.0.0.1:8081"`. */
+  /** Starts listening. Resolves with the address: `"127.0.0.1:8081"`. */
   listen(): Promise<string>;
-  /** Resolves when the calls in progress have been answered. */
+  /** Stops accepting calls. Resolves when the calls in progress have been answered. */
   close(): Promise<void>;
-  /** Ends all calls at once. */
+  /** Ends all calls immediately. */
   closeNow(): void;
 }
 
@@ -29,7 +29,7 @@ export interface GrpcServerOptions extends RateLimitParts {
   readonly gate: Gate;
   readonly host: string;
   readonly bodyLimit: number;
-  /** The answer to health checks: whether requests can be answered. */
+  /** The result of health checks: whether requests can be answered. */
   readonly isReady: () => Promise<boolean>;
   readonly tls: { readonly key: Buffer; readonly cert: Buffer } | undefined;
 }
@@ -68,10 +68,13 @@ export async function createGrpcServer(parts: GrpcServerOptions): Promise<GrpcSe
   };
 }
 
-/** The time limit for the message of a call. Its token is checked only after that. */
+/**
+ * The time limit for the message of a call. The token is checked only after the message has
+ * arrived.
+ */
 const MESSAGE_MS = 10_000;
 
-/** Ends calls whose message does not arrive, because each would occupy its connection. */
+/** Ends calls whose message does not arrive, because each of them would occupy its connection. */
 function endUnsent(grpc: Grpc): ServerInterceptor {
   const late = {
     code: grpc.status.DEADLINE_EXCEEDED,
@@ -115,7 +118,7 @@ function addService(server: Server, grpc: Grpc, parts: GrpcServerOptions): void 
   }
   server.addService(serviceOf(SERVICE, "ShouldRateLimit"), { ShouldRateLimit: shouldRateLimit });
 
-  /** Needs no token, like `/readyz`. */
+  /** Answers a health check. It needs no token, like `/readyz`. */
   async function check(
     { request }: ServerUnaryCall<Buffer, Uint8Array>,
     done: sendUnaryData<Uint8Array>,
@@ -133,7 +136,7 @@ function addService(server: Server, grpc: Grpc, parts: GrpcServerOptions): void 
   server.addService(serviceOf(HEALTH, "Check"), { Check: check });
 }
 
-/** Defines a service with one method whose messages are bytes. */
+/** Defines a service with a single method whose messages are bytes. */
 export function serviceOf(service: string, method: string): ServiceDefinition {
   const asIs = (bytes: Uint8Array): Buffer => Buffer.from(bytes);
   return {
@@ -173,7 +176,10 @@ function tokensOf(metadata: Metadata): Parameters<Gate["assertMay"]>[0] {
   };
 }
 
-/** Maps an error to gRPC. Envoy lets a failed request pass, unless `failure_mode_deny` is set. */
+/**
+ * Maps an error to a gRPC status. If a request fails, Envoy lets the call pass unless
+ * `failure_mode_deny` is set.
+ */
 function errorOf(
   error: unknown,
   { status }: Grpc,

@@ -1,5 +1,5 @@
 /**
- * The messages of `envoy.service.ratelimit.v3`, by the numbers of their fields:
+ * Reads and writes the messages of `envoy.service.ratelimit.v3` by field number:
  * https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/ratelimit/v3/rls.proto
  */
 import {
@@ -12,13 +12,13 @@ import {
   writeFields,
 } from "../../../core/input/protobuf.ts";
 
-/** One entry of a descriptor, such as `remote_address` and `10.0.0.1`. */
+/** One entry of a descriptor, for example the key `remote_address` with the value `10.0.0.1`. */
 interface DescriptorEntry {
   readonly key: string;
   readonly value: string;
 }
 
-/** A limit that Envoy sets itself. The unit is a number of `RateLimitUnit`. */
+/** A limit that Envoy sets itself. Its unit is a number of `RateLimitUnit`. */
 interface OwnLimit {
   readonly requests: number;
   readonly unit: number;
@@ -27,26 +27,30 @@ interface OwnLimit {
 export interface Descriptor {
   readonly entries: readonly DescriptorEntry[];
   readonly limit: OwnLimit | undefined;
-  /** How many calls it counts for; undefined to use the request's number. */
+  /**
+   * The number of calls that the descriptor counts for. If undefined, the request's `hits` applies.
+   */
   readonly hits: number | undefined;
-  /** True if it gives calls back. */
+  /** True if the descriptor returns calls to the limit. */
   readonly isRefund: boolean;
 }
 
 export interface RateLimitRequest {
   readonly domain: string;
   readonly descriptors: readonly Descriptor[];
-  /** How many calls the request counts for. */
+  /** The number of calls that the request counts for. */
   readonly hits: number;
 }
 
-/** `RateLimitResponse.Code`. */
+/** The values of `RateLimitResponse.Code`. */
 export const CODE = { ok: 1, overLimit: 2 } as const;
 
 export interface CurrentLimit {
   readonly name: string;
   readonly requestsPerUnit: number;
-  /** `RateLimitResponse.RateLimit.Unit`: 1 is a second, then a minute, an hour, a day. */
+  /**
+   * A value of `RateLimitResponse.RateLimit.Unit`: 1 is a second, 2 a minute, 3 an hour, 4 a day.
+   */
   readonly unit: number;
 }
 
@@ -54,7 +58,7 @@ export interface DescriptorStatus {
   readonly code: number;
   readonly limit?: CurrentLimit | undefined;
   readonly remaining?: number;
-  /** Undefined if the limit never resets. */
+  /** Ms until the limit resets. Undefined if the limit never resets. */
   readonly untilResetMs?: number | undefined;
 }
 
@@ -64,20 +68,21 @@ export interface RateLimitResponse {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** @throws a RangeError for bytes that are not such a message. */
+/** @throws a RangeError for bytes that are not a valid message. */
 export function readRequest(bytes: Uint8Array): RateLimitRequest {
   const fields = readFields(bytes);
   return {
     domain: textOf(fields, 1),
     descriptors: allBytesOf(fields, 2).map(readDescriptor),
-    // An omitted field and 0 are the same on the wire. Envoy's own service reads both as 1.
+    // An omitted field and 0 are the same bytes in the message. Envoy's own service reads both as
+    // 1.
     hits: Math.max(1, hitsOf(fields, 3)),
   };
 }
 
 function readDescriptor(bytes: Uint8Array): Descriptor {
   const fields = readFields(bytes);
-  // A google.protobuf.UInt64Value, so that 0 differs from an omitted value.
+  // The field is a google.protobuf.UInt64Value, so that 0 differs from an omitted value.
   const hits = bytesOf(fields, 3);
   const limit = bytesOf(fields, 2);
   return {
@@ -93,7 +98,10 @@ function readLimit(bytes: Uint8Array): OwnLimit {
   return { requests: countOf(fields, 1), unit: countOf(fields, 2) };
 }
 
-/** Caps the number: a larger one exceeds every limit, but as an error Envoy would let it pass. */
+/**
+ * Reads a number of hits and caps it. A larger number exceeds every limit anyway, but Envoy would
+ * let the call pass after an error.
+ */
 function hitsOf(fields: Fields, number: number): number {
   return Math.min(Number.MAX_SAFE_INTEGER, countOf(fields, number));
 }
@@ -128,7 +136,10 @@ function writeLimit({ name, requestsPerUnit, unit }: CurrentLimit): Uint8Array {
   ]);
 }
 
-/** Whole milliseconds, rounded up, so that a client that returns then is allowed. */
+/**
+ * Writes a duration in whole milliseconds. Rounds up, so that a client that waits for this time is
+ * allowed.
+ */
 function writeDuration(ms: number): Uint8Array {
   const whole = Math.max(0, Math.ceil(ms));
   return writeFields([
@@ -148,10 +159,13 @@ function uint32(value: number): number {
   return Math.min(0xffff_ffff, Math.max(0, Math.floor(value)));
 }
 
-/** `grpc.health.v1.HealthCheckResponse.ServingStatus`. */
+/** The values of `grpc.health.v1.HealthCheckResponse.ServingStatus`. */
 const SERVING = { yes: 1, no: 2 } as const;
 
-/** The service that a `grpc.health.v1.HealthCheckRequest` asks about; "" is the server. */
+/**
+ * Returns the service that a `grpc.health.v1.HealthCheckRequest` asks about. "" is the whole
+ * server.
+ */
 export function readHealthCheck(bytes: Uint8Array): string {
   return textOf(readFields(bytes), 1);
 }

@@ -8,7 +8,8 @@ export interface RateLimitDescriptor {
   readonly domain: string;
   readonly entries: readonly { readonly key: string; readonly value: string }[];
   /**
-   * The limit that Envoy sets for it, such as 50 requests per `"1min"`. Undefined if it sets none.
+   * The limit that Envoy sets for this descriptor, such as 50 requests per `"1min"`. Undefined if
+   * Envoy sets none.
    */
   readonly limit?:
     | { readonly requests: number; readonly per: "1s" | "1min" | "1h" | "1d" }
@@ -17,18 +18,18 @@ export interface RateLimitDescriptor {
   readonly hits: number;
 }
 
-/** What a descriptor draws. */
+/** The bucket, key and cost that a descriptor draws. */
 export interface DescriptorDraw {
   readonly bucket: string;
   readonly key?: Key | undefined;
   readonly keys?: NamedKeys | undefined;
-  /** Defaults to the hits of the descriptor, in calls. */
+  /** The cost of the draw. Defaults to the descriptor's `hits`, in calls. */
   readonly cost?: Cost | undefined;
 }
 
 /** Answers Envoy's `ShouldRateLimit` over gRPC on a separate port. */
 export interface GrpcOptions {
-  /** The port; 0 picks a free one. Defaults to 8081. */
+  /** The port; 0 picks a free port. Defaults to 8081. */
   readonly port?: number | undefined;
   /**
    * The decision for a descriptor whose bucket no process has declared. Defaults to `"allow"`, like
@@ -36,13 +37,13 @@ export interface GrpcOptions {
    */
   readonly unknown?: "allow" | "refuse" | undefined;
   /**
-   * Maps a descriptor to a draw. If it returns undefined, the descriptor is allowed without a
-   * limit.
+   * Maps a descriptor to a draw. If the function returns undefined, the descriptor is allowed
+   * without a limit.
    *
-   * By default, a descriptor with a limit uses a bucket for that limit, such as `"edge (50 each
-   * 1min)"`. Otherwise it uses the bucket named after the domain. The values of its entries form
-   * the key, the widest first. If the bucket's `perKey` has names, each entry is the key of its
-   * name.
+   * By default, a descriptor with its own limit uses a bucket for that limit, such as `"edge (50
+   * each 1min)"`. Any other descriptor uses the bucket that is named after the domain. The values
+   * of the descriptor's entries form the key, the widest first. If the bucket's `perKey` has names,
+   * each entry is the key with its name.
    */
   readonly draw?: ((descriptor: RateLimitDescriptor) => DescriptorDraw | undefined) | undefined;
 }

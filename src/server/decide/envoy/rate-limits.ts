@@ -1,4 +1,6 @@
-/** Decides Envoy's requests. Each descriptor is a try, and either all of them pass or none. */
+/**
+ * Decides Envoy's requests. Each descriptor is a try. Either all tries of a request pass, or none.
+ */
 import { createHash } from "node:crypto";
 import type { FastifyBaseLogger } from "fastify";
 import { CostTooLargeError, InvalidOptionError } from "../../../core/errors.ts";
@@ -26,7 +28,7 @@ import {
 import type { DescriptorDraw, RateLimitDescriptor, ReadGrpcOptions } from "./options.ts";
 
 export interface RateLimitParts {
-  /** Declares the buckets of limits that Envoy sets. */
+  /** Declares a bucket for a limit that Envoy sets. */
   readonly declare: (name: string, policy: PolicyOptions) => Bucket;
   readonly found: Found;
   readonly log: FastifyBaseLogger;
@@ -38,28 +40,31 @@ type OwnLimit = NonNullable<RateLimitDescriptor["limit"]>;
 /** The result for one descriptor. */
 interface Tried {
   readonly allowed: boolean;
-  /** Undefined if it has no limit, or costs more than a limit ever allows. */
+  /**
+   * The decision. Undefined if the descriptor has no limit, or costs more than its limit ever
+   * allows.
+   */
   readonly decision?: TryDecision;
   readonly cost?: Cost;
-  /** Takes nothing, even if all pass. */
+  /** True if the descriptor takes nothing, even if all descriptors pass. */
   readonly isProbe?: boolean;
 }
 
 export interface RateLimits {
   /**
-   * @throws {@link InvalidOptionError} and others when the request can never be answered. Nothing
-   * was taken then.
+   * @throws {@link InvalidOptionError} and other errors when the request can never be answered.
+   * Nothing is taken then.
    */
   decide(request: RateLimitRequest, access: Access): Promise<RateLimitResponse>;
 }
 
-/** The same as over HTTP. Each descriptor is a try. */
+/** The most descriptors in a request, each of which is a try. HTTP has the same limit. */
 const MOST_DESCRIPTORS = 1_000;
-/** The most limits set by Envoy, over all domains. Each one is a bucket. */
+/** The most limits that Envoy may set, over all domains. Each of these limits is a bucket. */
 const MOST_LIMITS = 1_000;
-/** In the order of `RateLimitUnit`, from 1. */
+/** The units of limits, in the order of `RateLimitUnit` from 1. */
 const UNITS = ["1s", "1min", "1h", "1d"] as const;
-/** Bounds the cache, because clients may choose the names. */
+/** The most names in the cache. It must be bounded, because clients may choose the names. */
 const MOST_WARNED = 1_000;
 
 export function createRateLimits({ declare, found, log, options }: RateLimitParts): RateLimits {
@@ -67,7 +72,10 @@ export function createRateLimits({ declare, found, log, options }: RateLimitPart
   const ownLimits = new Map<string, OwnedBucket>();
   const drawOf = options.draw ?? (({ domain }): DescriptorDraw => ({ bucket: domain }));
 
-  /** The bucket of a limit that Envoy sets for this domain. Each descriptor is a key of it. */
+  /**
+   * Returns the bucket of a limit that Envoy sets for this domain. Each descriptor is a key of the
+   * bucket.
+   */
   function bucketOfLimit(domain: string, { requests, per }: OwnLimit): OwnedBucket {
     const name = `${domain} (${requests} each ${per})`;
     const known = ownLimits.get(name);
@@ -104,7 +112,7 @@ export function createRateLimits({ declare, found, log, options }: RateLimitPart
       }
       giveBack(decision.slot, { cost }, { log });
     } catch (error) {
-      // It can never pass.
+      // A descriptor with this cost can never pass.
       if (error instanceof CostTooLargeError) return { allowed: false };
       throw error;
     }
@@ -178,7 +186,7 @@ interface TryKey {
 }
 
 function keyOf({ policy }: OwnedBucket, { entries, limit }: RateLimitDescriptor): TryKey {
-  // Its limit applies to all of its entries together.
+  // The limit applies to all entries of the descriptor together.
   if (limit !== undefined) {
     const pairs = entries.map(({ key, value }): [string, string] => [key, value]);
     return { key: nameOf(new URLSearchParams(pairs).toString()) };
@@ -189,8 +197,8 @@ function keyOf({ policy }: OwnedBucket, { entries, limit }: RateLimitDescriptor)
 }
 
 /**
- * Hashes a value that is not a valid key. Clients choose some of these values, and Envoy lets
- * failed requests pass.
+ * Hashes a value that is not a valid key. Clients choose some of these values, and Envoy lets a
+ * call pass if the request fails.
  */
 function nameOf(value: string): string {
   if (KEY.safeParse(value).success) return value;
@@ -215,7 +223,10 @@ function statusOf({ allowed, decision }: Tried): DescriptorStatus {
   return { code, limit: currentLimit(limit), remaining, untilResetMs };
 }
 
-/** The limit that rejected the call, or has the least remaining. */
+/**
+ * Returns the limit that rejected the call. If none did, returns the limit with the least
+ * remaining.
+ */
 function bindingOf(decision: TryDecision): LimitDecision | undefined {
   const { limits, limitedBy } = decision;
   const refusing = limits.filter(
@@ -229,7 +240,8 @@ function bindingOf(decision: TryDecision): LimitDecision | undefined {
 const UNITS_MS = [1_000, 60_000, 3_600_000, 86_400_000];
 
 /**
- * Describes the limit by its window, in which `remaining` is counted, if Envoy has a unit for it.
+ * Describes the limit by the window in which `remaining` is counted. Returns undefined if Envoy has
+ * no unit for that window.
  */
 function currentLimit({ name, capacity, windowMs }: LimitDecision): CurrentLimit | undefined {
   if (windowMs === undefined || !(windowMs > 0)) return undefined;
@@ -241,7 +253,10 @@ function currentLimit({ name, capacity, windowMs }: LimitDecision): CurrentLimit
   return { name, requestsPerUnit: counts[at]!, unit: at + 1 };
 }
 
-/** The headers for the descriptor that rejects for the longest time, or has the least remaining. */
+/**
+ * Returns the headers for the descriptor with the longest rejection. If none is rejected, uses the
+ * descriptor with the least remaining.
+ */
 function headersOf(tried: readonly Tried[]): Record<string, string> {
   const decisions = tried.flatMap(({ decision }) => (decision === undefined ? [] : [decision]));
   const [binding] = decisions.toSorted(

@@ -2,14 +2,18 @@ import type { IncomingMessage } from "node:http";
 import { PassThrough, type Readable } from "node:stream";
 import { hungUp } from "../../decide/caller.ts";
 
-/** A longer body is not kept: it is sent once, to one upstream, and its cost is not read. */
+/**
+ * The most bytes of a body that are kept. A longer body is sent only once, to one upstream, and its
+ * cost is not read.
+ */
 const MOST_KEPT_BYTES = 1_048_576;
 
-/** The body of a request. A short one is complete, so that it can be sent again. */
+/** The body of a request. A short body is complete, so that it can be sent again. */
 export type Body = Uint8Array<ArrayBuffer> | Readable | undefined;
 
 /**
- * Reads a short body; a long one stays a stream. Rejects if the client disconnects before the end.
+ * Reads a short body; a long body stays a stream. Rejects if the client disconnects before the end
+ * of the body.
  */
 export function readBody(request: IncomingMessage): Promise<Body> | Body {
   const { "content-length": length, "transfer-encoding": encoding } = request.headers;
@@ -43,16 +47,16 @@ export function readBody(request: IncomingMessage): Promise<Body> | Body {
 }
 
 /**
- * A separate stream, because undici destroys the body of a request that got an early response or
- * failed. A destroyed request of Node's server would block its connection, since nothing reads the
- * rest of the body.
+ * Copies the request into a separate stream, because undici destroys the body of a request that
+ * failed or got an early response. A destroyed Node request would block its connection, since
+ * nothing reads the rest of the body.
  */
 function streamOf(request: IncomingMessage): Readable {
   const body = new PassThrough();
-  // The request to the upstream reports the error of its body.
+  // Ignore this error, because the request to the upstream reports it.
   body.on("error", () => {});
   request.pipe(body);
-  // The end of the pipe pauses the request.
+  // Resume the request, because the end of the pipe pauses it.
   body.once("close", () => request.resume());
   request.once("close", () => {
     if (!request.readableEnded) body.destroy(hungUp());

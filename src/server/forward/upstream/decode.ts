@@ -1,5 +1,6 @@
 /**
- * Decodes compressed responses for the bucket that reads them. The client gets the original bytes.
+ * Decodes compressed responses for the bucket that reads them. The client still gets the original
+ * bytes.
  */
 import { Duplex, pipeline, type Transform } from "node:stream";
 import {
@@ -14,11 +15,14 @@ import type { Tap } from "../../../throttle/wrap/response-stream.ts";
 /** Creates a decoder for one response. */
 export type Decode = () => Duplex;
 
-/** A body may be empty or incomplete. The bucket reads the existing part. */
+/** Accept an empty or incomplete body. The bucket then reads the part that exists. */
 const ZLIB = { finishFlush: constants.Z_SYNC_FLUSH };
 const BROTLI = { finishFlush: constants.BROTLI_OPERATION_FLUSH };
 
-/** A map, because upstreams choose the names: an object would also have inherited ones. */
+/**
+ * A map instead of an object, because upstreams choose the names, and an object also has inherited
+ * names.
+ */
 const DECODERS: ReadonlyMap<string, Decode> = new Map<string, Decode>([
   ["gzip", () => createGunzip(ZLIB)],
   ["x-gzip", () => createGunzip(ZLIB)],
@@ -26,13 +30,17 @@ const DECODERS: ReadonlyMap<string, Decode> = new Map<string, Decode>([
   ["br", () => createBrotliDecompress(BROTLI)],
 ]);
 
-/** Returns undefined for an encoding that the bucket cannot read. */
+/**
+ * Returns the decoder of an encoding. Returns undefined for an encoding that the bucket cannot
+ * read.
+ */
 export function decoderOf(encoding: string | undefined): Decode | undefined {
   return encoding === undefined ? undefined : DECODERS.get(encoding.trim().toLowerCase());
 }
 
 /**
- * Accepts data with and without a zlib header, because some servers omit it (RFC 9110 §8.4.1.2).
+ * Decodes data with and without a zlib header, because some servers omit the header (RFC 9110
+ * §8.4.1.2).
  */
 async function* inflate(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const chunks = body[Symbol.asyncIterator]();
@@ -46,8 +54,8 @@ async function* inflate(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
 }
 
 /**
- * A tap that receives raw bytes and passes on decoded ones. If decoding fails, it cuts `tap` at the
- * end.
+ * Creates a tap that receives raw bytes and passes decoded bytes to `tap`. If decoding fails, it
+ * cuts `tap` off at the end.
  */
 export function decodingTap(decode: Decode, tap: Tap): Tap {
   const decoder = decode();

@@ -4,7 +4,8 @@ import type { UpstreamResponse } from "./response.ts";
 
 /**
  * Sends the response of an upstream to the client as it arrives. `response` is what the bucket
- * returned: the same one, or one through which it observes the body.
+ * returned. It is either the upstream's response itself, or a response through which the bucket
+ * observes the body.
  */
 export function deliver(
   raw: ServerResponse,
@@ -15,7 +16,7 @@ export function deliver(
   raw.sendDate = false;
   raw.writeHead(answer.statusCode, answer.clientHeaders);
   if ((response as unknown) === answer && answer.flowTo(raw)) return;
-  // A partial response must not look complete.
+  // Destroy the connection, because a partial response must not look complete.
   copy(response.body, raw, signal).catch(() => raw.destroy());
 }
 

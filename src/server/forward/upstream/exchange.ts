@@ -8,7 +8,7 @@ import type { Pending } from "./pending.ts";
 import type { Connections, UpstreamRequest } from "./pools.ts";
 import { UpstreamResponse } from "./response.ts";
 
-/** The facts about a request that `fetch` has no place for. */
+/** The facts about a request that `fetch` has no parameter for. */
 export interface Exchange {
   readonly method: string;
   readonly connections: Connections;
@@ -19,21 +19,21 @@ export interface Exchange {
   /** How long the upstream may send nothing, before and during its response. */
   readonly timeoutMs: number;
   readonly key: Key | undefined;
-  /** Whether the bodies of successful responses are read in transit. */
+  /** Whether the bucket reads the bodies of successful responses while they are forwarded. */
   readonly isRead: boolean;
   readonly pending: Pending;
-  /** True once it was sent. */
+  /** True once the request was sent. */
   isSent: boolean;
-  /** The last response. */
+  /** The last response to this request. */
   answer: UpstreamResponse | undefined;
 }
 
-/** The argument of a bucket's `fetch`, which passes everything on to `sendExchange`. */
+/** The argument of a bucket's `fetch`. The bucket passes it on to `sendExchange`. */
 export type ExchangeInit = RequestInit & { readonly exchange: Exchange };
 
-/** Methods that may be repeated safely (RFC 9110 §9.2.2). */
+/** Methods of requests that may be repeated safely (RFC 9110 §9.2.2). */
 const IDEMPOTENT: ReadonlySet<string> = new Set(["GET", "HEAD", "PUT", "DELETE", "OPTIONS"]);
-/** Errors of a connection that ended before a response. */
+/** Error codes of a connection that ended before a response. */
 const CLOSED: ReadonlySet<string | undefined> = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"]);
 
 /**
@@ -47,7 +47,7 @@ export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Respon
   const { timeoutMs } = exchange;
   exchange.isSent = true;
   pending.isWaiting = false;
-  // Any other signal also ends with a lease.
+  // Any other signal is also aborted by a lease, so the call must listen to that signal.
   const isOwn = signal === pending.ending.signal;
   const isRepeatable = IDEMPOTENT.has(method) && (body === undefined || body instanceof Uint8Array);
   const request: UpstreamRequest = {
@@ -82,7 +82,7 @@ export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Respon
       if (wasStale && isRepeatable) connections.sendAnew(request, createCall(reject));
       else reject(reason);
     });
-    // Only repeatable requests need to know their connection.
+    // Only repeatable requests must know whether their connection was used before.
     if (isRepeatable) request.marks = first;
     connections.send(request, first);
   });

@@ -5,21 +5,24 @@ import type { ThrottledFetch } from "../../../throttle/call-options.ts";
 import { sendExchange, type Exchange, type ExchangeInit } from "./exchange.ts";
 import type { UpstreamResponse } from "./response.ts";
 
-/** How a request waits, and how often it is sent. */
+/** How long a request waits for a slot, and how often it is sent. */
 interface How {
   readonly maxWaitMs: number | undefined;
   readonly priority: Priority | undefined;
   readonly tries: number;
 }
 
-/** Sends requests on the slots of their buckets. */
+/** Sends each request when its bucket has a slot. */
 export interface Fetches {
   send(bucket: Bucket, exchange: Exchange, how: How): Promise<Response>;
-  /** Disables retries. */
+  /** Disables retries, because the server closes. */
   close(): void;
 }
 
-/** Each combination of options needs a separate `fetch`. Beyond this number, all are dropped. */
+/**
+ * The most `fetch` functions that are kept. Each combination of options needs its own `fetch`.
+ * Beyond this number, all of them are dropped.
+ */
 const MOST_KEPT = 1_000;
 
 export function createFetches(): Fetches {
@@ -31,7 +34,7 @@ export function createFetches(): Fetches {
   }
 
   /**
-   * Marks the request as waiting, because a retry may wait for another slot and can be rejected
+   * Marks the request as waiting again. A retry may wait for another slot, and can be rejected
    * during that time.
    */
   function retry(response: Response): boolean | undefined {
@@ -61,7 +64,7 @@ export function createFetches(): Fetches {
     send(bucket, exchange, how) {
       const { method, origin, path, body, pending } = exchange;
       const { signal } = pending.ending;
-      // The bucket reads the address and body, and passes everything on to the sender.
+      // The bucket reads the address and the body, and passes all of `init` on to `sendExchange`.
       const init = { method, body: body ?? null, signal, exchange } as unknown as RequestInit;
       return fetchOf(bucket, how)(`${origin}${path}`, init);
     },

@@ -1,6 +1,9 @@
 /** Selects the headers that are forwarded, in both directions. */
 
-/** Headers of a single connection (RFC 9110 §7.6.1), and headers that each side sets itself. */
+/**
+ * Headers that apply to a single connection (RFC 9110 §7.6.1), and headers that each side sets
+ * itself.
+ */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "connection",
   "keep-alive",
@@ -15,23 +18,26 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "http2-settings",
 ]);
 const OF_THIS_SERVER = "x-sluice-";
-/** The cookie of the dashboard is never forwarded, and no upstream may set or clear it. */
+/** The cookie of the dashboard. It is never forwarded, and no upstream may set or clear it. */
 const OWN_COOKIE = /(?:^|;)\s*sluice_session=[^;]*/g;
 const SETS_OWN_COOKIE = /^\s*sluice_session\s*=/;
 
-/** Names and values in turn, in Node's format. */
+/** Header names and values in alternation, as in Node's `rawHeaders`. */
 type RawHeaders = readonly string[];
 
 export interface RequestHeaderRules {
   /** True if a text contains a token of this server. */
   readonly holdsToken: (text: string) => boolean;
-  /** Headers that replace the client's. */
+  /** Headers that replace the client's headers. */
   readonly instead: readonly (readonly [string, string])[];
-  /** True if the body of the response is read in transit, and so must not be compressed. */
+  /** True if the bucket reads the body of the response, which must then not be compressed. */
   readonly isRead: boolean;
 }
 
-/** Host and length are set for the request to the upstream. */
+/**
+ * Request headers of a single connection. Host and length are set again for the request to the
+ * upstream.
+ */
 const OF_THE_CONNECTION: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
   "host",
@@ -39,7 +45,7 @@ const OF_THE_CONNECTION: ReadonlySet<string> = new Set([
   "expect",
 ]);
 
-/** The headers that an upstream receives. */
+/** Returns the headers that an upstream receives. */
 export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): string[] {
   const { holdsToken, isRead, instead } = rules;
   const passed = pass(
@@ -57,12 +63,15 @@ export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): stri
 }
 
 /**
- * The types that a browser shows, plays or saves without running a script from them. A header with several types is
- * excluded, because browsers differ in which one they use.
+ * Matches content types that a browser shows, plays or saves without running a script from them. A
+ * header with several types never matches, because browsers differ in which type they use.
  */
 const INERT =
   /^\s*(?:text\/(?:plain|csv|event-stream)|application\/(?:json|octet-stream|x-ndjson|(?!\S*(?:html|xml|svg))[\w.-]+\+json)|image\/(?:avif|bmp|gif|jpeg|png|webp|x-icon|vnd\.microsoft\.icon)|audio\/(?:aac|flac|mp4|mpeg|ogg|wav|webm)|video\/(?:mp4|mpeg|ogg|webm)|font\/(?:otf|ttf|woff2?))\s*(?:;[^,]*)?$/i;
-/** Headers that apply to a whole origin. The upstream shares its origin with the board here. */
+/**
+ * Headers that apply to a whole origin. They are not forwarded, because the upstream and the board
+ * share this origin.
+ */
 const OF_THE_ORIGIN: ReadonlySet<string> = new Set([
   "alt-svc",
   "clear-site-data",
@@ -73,8 +82,9 @@ const OF_THE_ORIGIN: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The headers that a client receives. A page of an upstream has the origin of the board, so the sandbox gives it a
- * separate origin without scripts. The response type decides this, not the requester. Browsers send no `Sec-Fetch-Dest`
+ * Returns the headers that a client receives. A page of an upstream has the same origin as the
+ * board, so a sandbox gives the page a separate origin without scripts. The response type decides
+ * whether the sandbox applies. The request cannot decide this: browsers send no `Sec-Fetch-Dest`
  * over plain HTTP, and may later show what a script has requested.
  */
 export function responseHeaders(raw: RawHeaders, status: number): string[] {
@@ -88,11 +98,12 @@ export function responseHeaders(raw: RawHeaders, status: number): string[] {
   );
   const types = valuesIn(passed, "content-type");
   const isInert = types.length > 0 && types.every((type) => INERT.test(type));
-  // The headers of a 304 replace those of the page in the browser's cache.
+  // Include 304, because the headers of a 304 replace those of the page in the browser's cache.
   const isShown = status !== 204 && status !== 205 && (status === 304 || !isInert);
-  // If the upstream also sends a policy, both apply.
+  // Add the policy even if the upstream sends one, because both then apply.
   if (isShown) passed.push("Content-Security-Policy", "sandbox");
-  // Browsers read only the first value of this header.
+  // The upstream's own value was dropped, because browsers read only the first value of this
+  // header.
   passed.push("X-Content-Type-Options", "nosniff");
   return passed;
 }
@@ -116,7 +127,7 @@ function namedByConnection(raw: RawHeaders): ReadonlySet<string> {
   for (let at = 0; at < raw.length; at += 2) {
     if (raw[at]!.length !== 10 || raw[at]!.toLowerCase() !== "connection") continue;
     const given = raw[at + 1]!;
-    // Most values are one of these, and name no header.
+    // Skip these common values, because they name no header.
     if (given === "keep-alive" || given === "close") continue;
     names ??= new Set();
     for (const name of given.split(",")) names.add(name.trim().toLowerCase());
@@ -128,7 +139,7 @@ function withoutOwnCookie(text: string): string {
   return text.replaceAll(OWN_COOKIE, "").replace(/^;\s*/, "");
 }
 
-/** The first value of a header. Undefined if there is none. */
+/** Returns the first value of a header. Returns undefined if the header is missing. */
 export function headerIn(raw: RawHeaders, asked: string): string | undefined {
   return valuesIn(raw, asked)[0];
 }

@@ -2,35 +2,35 @@ import type { Dispatcher } from "undici";
 
 /** Receives the bytes of a response. */
 export interface Sink {
-  /** Returns false if it wants no more bytes until {@link Incoming.resume}. */
+  /** Returns false if the sink wants no more bytes until {@link Incoming.resume} is called. */
   write(chunk: Buffer): boolean;
   end(last?: Buffer): void;
-  /** The response broke off, or was aborted. */
+  /** Called when the response broke off or was aborted. */
   fail(reason: unknown): void;
 }
 
 /** Receives the head of a response. */
 export interface Asker {
-  /** `headers` holds names and values, one after another. */
+  /** Called with the head of the response. `headers` contains names and values in alternation. */
   answered(status: number, headers: string[], body: Incoming): void;
   failed(reason: unknown): void;
 }
 
 /**
- * How many bytes of a body are kept until its destination is known. After that the upstream is
- * paused.
+ * The most bytes of a body that are kept until the body's destination is known. The upstream is
+ * then paused.
  */
 const MOST_KEPT_BYTES = 65_536;
 
 /**
  * A response of an upstream, as its bytes arrive.
  *
- * It is a handler of undici's, not a stream: passing short responses through a stream would take
- * longer than receiving and sending them.
+ * The class is an undici handler and not a stream. For a short response, a stream would take longer
+ * than receiving and sending the response.
  */
 export class Incoming implements Dispatcher.DispatchHandler {
   /**
-   * True if its connection has already carried another response. The upstream may have closed such
+   * True if the connection has already carried another response. The upstream may have closed such
    * a connection by now.
    */
   isOnUsedConnection = false;
@@ -44,14 +44,14 @@ export class Incoming implements Dispatcher.DispatchHandler {
   #isOver = false;
   #failure: { readonly reason: unknown } | undefined;
 
-  /** `signal` ends it at any time. */
+  /** `signal` can end the request at any time. */
   constructor(asker: Asker, signal: AbortSignal | undefined) {
     this.#asker = asker;
     this.#signal = signal;
     signal?.addEventListener("abort", this, { once: true });
   }
 
-  /** True if the complete response arrived and is kept. */
+  /** True if the complete response has arrived and is kept. */
   get isWhole(): boolean {
     return this.#isOver && this.#failure === undefined;
   }
@@ -75,7 +75,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
     else this.#controller?.resume();
   }
 
-  /** The sink has room again. */
+  /** Called when the sink has room again. */
   resume(): void {
     if (!this.#isOver) this.#controller?.resume();
   }
@@ -84,12 +84,12 @@ export class Incoming implements Dispatcher.DispatchHandler {
   abort(reason: unknown): void {
     if (this.#isOver) return;
     const error = reason instanceof Error ? reason : new Error("the request was aborted");
-    // It may have no connection yet.
+    // The request may have no connection yet.
     if (this.#controller === undefined) this.#fail(error);
     else this.#controller.abort(error);
   }
 
-  /** The signal was aborted. */
+  /** Called when the signal is aborted. */
   handleEvent(): void {
     this.abort(this.#signal?.reason);
   }
@@ -100,7 +100,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
   }
 
   onResponseStart({ rawHeaders }: Dispatcher.DispatchController, status: number): void {
-    // Informational responses precede the real one.
+    // Ignore informational responses, which precede the real response.
     if (status < 200) return;
     this.#isAnswered = true;
     this.#asker.answered(status, textsOf(rawHeaders as readonly Buffer[]), this);
@@ -139,7 +139,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
   }
 }
 
-/** Converts byte by byte, so that headers pass unchanged. */
+/** Converts headers byte by byte, so that they pass unchanged. */
 function textsOf(headers: readonly Buffer[]): string[] {
   return headers.map((each) => each.toString("latin1"));
 }

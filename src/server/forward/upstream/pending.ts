@@ -5,13 +5,13 @@ import { hungUp, whenOver } from "../../decide/caller.ts";
 
 /** A client that waits for a slot or for a response. */
 export interface Pending {
-  /** Ends the wait or the call. */
+  /** Ends the client's wait or its call. */
   readonly ending: AbortController;
-  /** True while it waits for a slot. Rejecting it then loses nothing. */
+  /** True while the request waits for a slot. A rejection then loses nothing. */
   isWaiting: boolean;
   /**
-   * The call in progress. It is ended directly, because one listener per call on a connection's
-   * signal would stay in memory for long.
+   * The call in progress. It is aborted directly, because a listener for each call on the
+   * connection's signal would stay in memory for long.
    */
   call: { abort(reason: unknown): void } | undefined;
 }
@@ -24,22 +24,23 @@ export interface Pendings {
    * @throws {@link ClosedError} after `close()`.
    */
   of(raw: ServerResponse): Pending;
-  /** Marks a request as waiting for a slot again. Rejects it after `close()`. */
+  /** Marks a request as waiting for a slot again. After `close()`, rejects the request. */
   wait(pending: Pending): void;
   /** Rejects the requests that wait for a slot. */
   close(): void;
 }
 
 /**
- * Consecutive requests of one connection share a controller, since only the end of the connection
- * ends any of them. Creating one for each request would take as long as parsing the request.
+ * Tracks requests in progress. Consecutive requests of one connection share a controller, because
+ * only the end of the connection ends any of them. Creating a controller for each request would
+ * take as long as parsing the request.
  */
 export function createPendings(): Pendings {
   const idle = new WeakMap<Socket, AbortController>();
   const all = new Set<Pending>();
   let isClosed = false;
 
-  /** Pipelined requests get separate controllers. */
+  /** Returns the controller of a connection. Pipelined requests get separate controllers. */
   function take(socket: Socket): AbortController {
     const found = idle.get(socket);
     if (found === undefined) return new AbortController();
@@ -50,7 +51,8 @@ export function createPendings(): Pendings {
   return {
     of(raw) {
       if (isClosed) throw new ClosedError("This server");
-      // The response itself has no socket while it waits behind others.
+      // Read the socket from the request, because a response has no socket while it waits behind
+      // others.
       const { socket } = raw.req;
       const pending: Pending = { ending: take(socket), isWaiting: true, call: undefined };
       all.add(pending);

@@ -1,7 +1,7 @@
 import { Client, Pool, type Dispatcher } from "undici";
 import type { Incoming } from "./incoming.ts";
 
-/** The connections to all configured upstreams. Nothing can be sent anywhere else. */
+/** The connections to all configured upstreams. Requests cannot be sent to any other address. */
 export interface Pools {
   of(origin: string): Connections;
   /** Resolves when all requests in progress have ended. */
@@ -10,15 +10,18 @@ export interface Pools {
 
 /** A request in undici's format. */
 export interface UpstreamRequest extends Dispatcher.DispatchOptions {
-  /** The call whose `isOnUsedConnection` is set when the request is sent. */
+  /**
+   * The call whose `isOnUsedConnection` is set when the request is sent. Undefined for calls that
+   * need no such mark.
+   */
   marks: Incoming | undefined;
 }
 
 /** The connections to one upstream. */
 export interface Connections {
-  /** Sends a request, on an idle connection if there is one. */
+  /** Sends a request, on an idle connection if one exists. */
   send(request: UpstreamRequest, call: Incoming): void;
-  /** Sends a request on a new connection, which is then closed. */
+  /** Sends a request on a new connection, which is closed afterwards. */
   sendAnew(request: UpstreamRequest, call: Incoming): void;
 }
 
@@ -42,7 +45,7 @@ function createPool(origin: string): Connections & { close(): Promise<void> } {
     sendAnew(request, call) {
       const client = new Client(origin);
       client.dispatch(request, call);
-      // It closes when the request has ended.
+      // The connection closes when the request has ended.
       const closed = client.close();
       closing.add(closed);
       void closed.finally(() => closing.delete(closed));
@@ -54,8 +57,8 @@ function createPool(origin: string): Connections & { close(): Promise<void> } {
 }
 
 /**
- * Marks calls that are sent on a connection which has already carried another response. A pool
- * wraps the handler of a request, but passes its options on unchanged.
+ * Marks each call that is sent on a connection which has already carried another response. A pool
+ * wraps the handler of a request but passes the options on unchanged, so the mark is an option.
  */
 class MarkingClient extends Client {
   #isConnected = false;

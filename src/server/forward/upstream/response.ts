@@ -1,4 +1,7 @@
-/** The response of an upstream, as a bucket reads it and as its client receives it. */
+/**
+ * The response of an upstream, in the form that a bucket reads and in the form that the client
+ * receives.
+ */
 import type { ServerResponse } from "node:http";
 import { pipeline, Readable } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
@@ -8,7 +11,7 @@ import { headerIn, responseHeaders } from "./headers.ts";
 import type { Incoming, Sink } from "./incoming.ts";
 import type { Pending } from "./pending.ts";
 
-/** Responses with these codes have no body (RFC 9110 §6.4.1). */
+/** Responses with these statuses have no body (RFC 9110 §6.4.1). */
 const BODILESS: ReadonlySet<number> = new Set([204, 205, 304]);
 
 export interface AnswerFacts {
@@ -18,15 +21,15 @@ export interface AnswerFacts {
   /** The headers as received. */
   readonly headers: string[];
   readonly url: string;
-  /** Whether the bodies of successful responses are read in transit. */
+  /** Whether the bucket reads the bodies of successful responses while they are forwarded. */
   readonly isRead: boolean;
-  /** The client that waits for it. */
+  /** The client that waits for the response. */
   readonly pending: Pending;
 }
 
 /**
- * A minimal Response. A bucket usually reads only status and headers, and creating a Response with
- * a body takes longer than sending the request.
+ * A minimal Response. A bucket usually reads only the status and the headers, and creating a full
+ * Response with a body takes longer than sending the request.
  */
 export class UpstreamResponse implements FollowedResponse {
   readonly status: number;
@@ -36,7 +39,7 @@ export class UpstreamResponse implements FollowedResponse {
   readonly statusText: string = "";
   readonly redirected: boolean = false;
   readonly type: Response["type"] = "default";
-  /** The status as received. */
+  /** The status as received, which may be above 599. */
   readonly statusCode: number;
   /** The headers for the client. */
   readonly clientHeaders: string[];
@@ -50,13 +53,13 @@ export class UpstreamResponse implements FollowedResponse {
   constructor(facts: AnswerFacts, incoming: Incoming) {
     const { method, status, headers, url, isRead, pending } = facts;
     this.statusCode = status;
-    // A Response cannot have a greater status.
+    // Use 502, because a Response cannot have a status above 599.
     this.status = status > 599 ? 502 : status;
     this.ok = status >= 200 && status < 300;
     this.url = url;
     this.pending = pending;
     this.#hasNoBody = method === "HEAD" || BODILESS.has(status) || isEmpty(headers);
-    // The bucket needs decoded bodies, for costs and for the reasons of rejections.
+    // Decode the body, because the bucket reads costs and reasons of rejections from it.
     const isDecoded = (isRead || status >= 400) && !this.#hasNoBody;
     this.#decode = isDecoded ? decoderOf(headerIn(headers, "content-encoding")) : undefined;
     this.clientHeaders = responseHeaders(headers, status);
@@ -73,11 +76,13 @@ export class UpstreamResponse implements FollowedResponse {
     return this.#canFlow && !this.#hasNoBody ? (tap) => (this.#tap = tap) : undefined;
   }
 
-  /** Sends the body to the client as it arrives. Returns false if it must be read from `body`. */
+  /**
+   * Sends the body to the client as it arrives. Returns false if the body must be read from `body`.
+   */
   flowTo(raw: ServerResponse): boolean {
     if (!this.#canFlow) return false;
     const { isWhole, hasBytes } = this.#incoming;
-    // The rest may take long to arrive.
+    // Send the headers now, because the body may take long to arrive.
     if (!isWhole && !hasBytes) raw.flushHeaders();
     this.#incoming.sendTo(new ToClient(raw, this.#incoming, this.#tap));
     return true;
@@ -103,7 +108,7 @@ export class UpstreamResponse implements FollowedResponse {
     return this.arrayBuffer().then((bytes) => new Uint8Array(bytes));
   }
 
-  /** A decoded copy for the bucket. */
+  /** Returns a decoded copy for the bucket. */
   clone(): Response {
     const copy = this.#real.clone();
     if (this.#decode === undefined || copy.body === null) return copy;
@@ -140,12 +145,10 @@ export class UpstreamResponse implements FollowedResponse {
   }
 }
 
-// Makes `instanceof Response` true.
+// Make `instanceof Response` true.
 Object.setPrototypeOf(UpstreamResponse.prototype, Response.prototype);
 
-/**
- * True if the body is empty. There is nothing to decode then, whatever the encoding header says.
- */
+/** True if the body is empty. An empty body needs no decoder, whatever its encoding header says. */
 function isEmpty(headers: readonly string[]): boolean {
   return headerIn(headers, "content-length")?.trim() === "0";
 }
@@ -156,7 +159,7 @@ function pairsOf(headers: readonly string[]): [string, string][] {
   return pairs;
 }
 
-/** A class, because one is created for each response. */
+/** Sends a response to the client. This is a class because one is created for each response. */
 class ToClient implements Sink {
   readonly #raw: ServerResponse;
   readonly #incoming: Incoming;
@@ -182,13 +185,16 @@ class ToClient implements Sink {
   }
 
   fail(reason: unknown): void {
-    // A partial response must not look complete.
+    // Destroy the connection, because a partial response must not look complete.
     this.#raw.destroy();
     this.#tap?.cut(reason);
   }
 }
 
-/** A body that may or may not be read. A tap that observes it is notified once of its end. */
+/**
+ * Creates a stream of a body that may or may not be read. A tap that observes the body is notified
+ * once, when the body ends.
+ */
 function readableOf(incoming: Incoming, tap: Tap | undefined): Readable {
   let isBegun = false;
   let following = tap;
@@ -228,7 +234,7 @@ function readableOf(incoming: Incoming, tap: Tap | undefined): Readable {
   });
 }
 
-/** Reads nothing of the body until the result is read. */
+/** Creates a web stream that reads nothing from the body until the stream itself is read. */
 function lazyStream(body: Readable): ReadableStream<Uint8Array> {
   let reading: AsyncIterator<Uint8Array> | undefined;
   return new ReadableStream<Uint8Array>(

@@ -1,4 +1,7 @@
-/** The charts of a bucket: its rate beside its cap, and its waiting calls. The first chart loads uPlot. */
+/**
+ * Draws the charts of a bucket: the rate with its cap, and the waiting calls. The first chart loads
+ * uPlot.
+ */
 import { time } from "./format.js";
 
 export const PRIORITIES = ["critical", "high", "normal", "low"];
@@ -20,7 +23,7 @@ function load() {
   return loading;
 }
 
-/** The changes that the chart marks. */
+/** Returns the changes that the chart marks. */
 export function marksOf(changes, sinceMs) {
   return changes.filter(({ atMs, failed }) => atMs >= sinceMs && failed === undefined);
 }
@@ -28,7 +31,7 @@ export function marksOf(changes, sinceMs) {
 /** Processes that start within this time of each other count as one deploy. */
 const ONE_DEPLOY_MS = 120_000;
 
-/** The starts of the running processes of a bucket, the oldest first. */
+/** Groups the starts of a bucket's running processes into deploys, the oldest first. */
 export function deploysOf(replicas, sinceMs) {
   const deploys = [];
   const started = replicas
@@ -53,7 +56,7 @@ async function draw(place, parts, { height, data, seriesOf, onDraw, label }) {
     return;
   }
   place.textContent = "";
-  // The canvas needs the colour of the current theme. Only a computed `color` has it.
+  // Returns a colour of the current theme for the canvas. Only a computed `color` contains it.
   const colour = (name) => {
     place.style.color = `var(${name})`;
     return getComputedStyle(place).color;
@@ -78,7 +81,7 @@ async function draw(place, parts, { height, data, seriesOf, onDraw, label }) {
       {
         ...axis,
         size: 32,
-        // Labels show minutes.
+        // Show labels at full minutes.
         incrs: [1, 2, 5, 10, 15, 30, 60, 120, 180, 240].map((minutes) => minutes * 60),
         values: (_chart, at) => at.map((seconds) => time(seconds * 1_000).slice(-8, -3)),
       },
@@ -97,7 +100,7 @@ async function draw(place, parts, { height, data, seriesOf, onDraw, label }) {
   watch.observe(place);
 }
 
-/** The rate beside the cap, with marks. */
+/** Draws the rate with its cap and marks. */
 export function drawChart(place, parts) {
   return draw(place, parts, {
     height: 220,
@@ -122,9 +125,9 @@ export function drawChart(place, parts) {
   });
 }
 
-/** The waiting calls, as stacked areas by priority. */
+/** Draws the waiting calls as stacked areas, one per priority. */
 export function drawWaits(place, parts) {
-  // The highest area is drawn first, because each reaches down to zero.
+  // Draw the highest area first, because each area reaches down to zero.
   const above = PRIORITIES.toReversed();
   return draw(place, parts, {
     height: 160,
@@ -132,7 +135,7 @@ export function drawWaits(place, parts) {
     seriesOf: (_uPlot, colour) =>
       above.map((name) => ({
         fill: () => colour(`--${name}`),
-        // A line at zero would look like waiting calls.
+        // Draw no line, because a line at zero would look like waiting calls.
         width: 0,
         points: { show: false },
       })),
@@ -142,7 +145,7 @@ export function drawWaits(place, parts) {
 
 function waitsOf({ stepMs, points }, sinceMs) {
   const byStep = new Map(points.map(({ atMs, waiting }) => [atMs, waiting]));
-  // The last step is incomplete: processes are still reporting it.
+  // Drop the last step. It is incomplete, because processes are still reporting it.
   const times = stepsOf(stepMs, sinceMs).slice(0, -1);
   const sums = PRIORITIES.map((_name, rank) =>
     times.map((atMs) =>
@@ -171,7 +174,7 @@ function dataOf({ status, history, changes, sinceMs, capOf }) {
   return [times, rates, caps];
 }
 
-/** The caps and the time from which each was in force, the newest first. */
+/** Returns the caps and the time from which each cap applied, the newest first. */
 function capSteps(status, changes, capOf) {
   const made = changes.filter(
     ({ subject, failed }) => subject === "policy" && failed === undefined,

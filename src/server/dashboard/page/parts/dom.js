@@ -1,7 +1,9 @@
-/** Creates elements. Values from the server are only set as text, so they can never become markup. */
+/**
+ * Creates elements. Values from the server are set only as text, so they can never become markup.
+ */
 const SVG = "http://www.w3.org/2000/svg";
 
-/** `h("a.name", { href, onclick }, "text", child)` */
+/** Creates an element: `h("a.name", { href, onclick }, "text", child)`. */
 export function h(tag, props = {}, ...children) {
   const [name, ...classes] = tag.split(".");
   return fill(document.createElement(name), classes, props, children);
@@ -30,7 +32,10 @@ function fill(element, classes, props, children) {
 
 const HANDLERS = ["onclick", "onsubmit", "oninput", "onchange", "onkeydown"];
 
-/** Changes `now` to look like `next`. It reuses elements, so that they keep their focus, selection and scroll position. */
+/**
+ * Changes the element `now` to look like `next`. Reuses existing elements, so that they keep their
+ * focus, selection and scroll position.
+ */
 export function morph(now, next) {
   if (now.nodeType !== next.nodeType || now.nodeName !== next.nodeName) {
     now.replaceWith(next);

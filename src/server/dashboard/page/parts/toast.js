@@ -1,4 +1,4 @@
-/** A short message after a change, with a button to undo it. */
+/** Shows a short message after a change, with a button to undo the change. */
 import { h } from "./dom.js";
 
 const SHOWN_MS = 12_000;

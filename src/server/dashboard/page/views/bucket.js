@@ -1,4 +1,7 @@
-/** One bucket: its rate, waiting calls, limits and changes, with buttons to change its rate and to pause it. */
+/**
+ * Shows one bucket: its rate, waiting calls, limits and changes, with buttons to change the rate
+ * and to pause the bucket.
+ */
 import { ask, bucketPath } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { deploysOf, drawChart, drawWaits, marksOf, PRIORITIES } from "../parts/chart.js";
@@ -29,7 +32,10 @@ const SPANS = [
   ["24 h", 86_400_000],
 ];
 
-/** A rate in an emergency is rarely meant to last. The operator can choose another end. */
+/**
+ * The default duration of a rate override, because an emergency rate is rarely meant to last. The
+ * operator can choose another duration.
+ */
 const ONE_HOUR_MS = 3_600_000;
 
 export function bucketView({ name, redraw, stay, mayAct }) {
@@ -107,7 +113,7 @@ export function bucketView({ name, redraw, stay, mayAct }) {
     },
   };
 
-  /** A new time range gets a new chart. */
+  /** Creates a chart. A new time range gets a new chart. */
   function chart(id) {
     return h("div.chart", { id, "data-keep": true, "data-key": `${name} ${shown.spanMs}` });
   }
@@ -186,7 +192,7 @@ function drain({ now, after }) {
   if (now.waiting === 0) return "No call is waiting now.";
   const those = `The ${plural(now.waiting, "waiting call")}`;
   if (after.goneInMs === "forever") return `${those} will not start until you resume the bucket.`;
-  // Unknown without a rate that all calls share.
+  // Without a rate that all calls share, the start of the waiting calls cannot be predicted.
   if (after.capPerSecond === undefined) return `${those} will start as the limits allow.`;
   const isOther = now.capPerSecond !== undefined && now.goneInMs !== after.goneInMs;
   const before = now.goneInMs === "forever" ? "never" : `within ${duration(now.goneInMs)}`;
@@ -232,7 +238,7 @@ function reasons({ pausedForMs, pausedBy, coolingForMs, awayForMs, waiting, limi
     isOn(pausedForMs) && notice("warn", `Paused${by}. ${until}`),
     isOn(coolingForMs) && notice("warn", cooling),
     isOn(awayForMs) && notice("warn", away),
-    // Not an alarm: calls that wait for a slot are what a limit is for.
+    // This is no alarm, because a limit is supposed to make calls wait for their slots.
     !isHeld &&
       waiting.total > 0 &&
       limitedBy !== undefined &&
@@ -296,7 +302,10 @@ function limits(status) {
   ]);
 }
 
-/** Shadow limits delay no call. They count what they would have done. */
+/**
+ * Shows the shadow limits. A shadow limit delays no call; it counts the calls that it would have
+ * delayed.
+ */
 function shadows(status) {
   const rows = status.shadows.map((shadow) => [
     h("code", {}, shadow.name),

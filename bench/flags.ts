@@ -23,15 +23,18 @@ const PARTS = [
 ] as const;
 export type Part = (typeof PARTS)[number];
 
-/** How long and how often each part measures. */
+/** How long and how often each part of the benchmark measures. */
 interface Effort {
-  /** Measured seconds per run of Sluice and of a peer; whole seconds, because some peers release calls once a second. */
+  /**
+   * Measured seconds per run, of Sluice and then of a peer. Whole seconds, because some peers release calls once a
+   * second.
+   */
   readonly seconds: number;
   readonly peerSeconds: number;
-  /** How many times job throughput is measured with and without Sluice, in turns. */
+  /** How many times job throughput is measured with and without Sluice, alternately. */
   readonly rounds: number;
   readonly throughputSeconds: number;
-  /** How many times the CPU of a worker is measured, with and without Sluice, in turns. */
+  /** How many times the CPU of a worker is measured with and without Sluice, alternately. */
   readonly cpuRounds: number;
   /** How many keys get one call each. */
   readonly keys: number;
@@ -41,7 +44,7 @@ interface Effort {
   readonly imports: number;
   /** How many webhooks one sender delivers. */
   readonly deliveries: number;
-  /** How many endpoints of webhooks are stored. */
+  /** How many webhook endpoints are stored. */
   readonly endpoints: number;
   /** How many webhooks are sent while senders die. */
   readonly messages: number;
@@ -51,7 +54,7 @@ export interface Flags {
   readonly effort: Effort;
   readonly isQuick: boolean;
   readonly contenders: readonly Compared[];
-  /** Undefined means all. */
+  /** The caps to measure. Undefined means all. */
   readonly caps: readonly number[] | undefined;
   readonly parts: readonly Part[];
   readonly isWritten: boolean;

@@ -27,7 +27,7 @@ import { measureTries } from "./parts/tries.ts";
 
 const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
 
-/** The parts, in the order of the run. */
+/** The function that measures each part, in the order of the run. */
 const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Table[]>>> = {
   caps: measureCaps,
   everyday: measureEveryday,

@@ -8,13 +8,16 @@ export interface PromisedFigure {
   readonly figure: string;
   readonly digits: number;
   readonly valueOf: (outcome: Outcome) => number;
-  /** Undefined if nothing is promised. */
+  /** Returns undefined if nothing is promised for this cap and number of replicas. */
   readonly boundAt: (cap: number, replicas: number) => Bound | undefined;
 }
 
-/** Redis time is promised for four replicas: with more of them, each script call serves fewer calls. */
+/** Redis time is promised for this many replicas. With more of them, each script call serves fewer calls. */
 const COST_REPLICAS = 4;
-/** The bound falls as the cap grows, because one script call then serves more calls. */
+/**
+ * The promised CPU time of Redis per call, by cap. It falls as the cap grows, because one script call then serves
+ * more calls.
+ */
 const MOST_CPU_US: ReadonlyMap<number, number> = new Map([
   [1_000, 12],
   [5_000, 3],
@@ -76,11 +79,14 @@ export const PROMISED: readonly PromisedFigure[] = [
 
 /** The promises for one bucket with several limits. */
 export const PROMISED_OF_LIMITS = {
-  /** The share of the limit that binds. */
+  /** The used share of the limit that restricts the calls. */
   share: { atLeast: 0.99 },
-  /** The units above what any window may hold. */
+  /** The units above the most that any window allows. */
   over: { atMost: 0 },
-  /** Relative to what a second may hold, as a downstream sees it: calls may be some ms late. */
+  /**
+   * The calls in the worst second ÷ the most that a second allows, as a downstream sees it. Calls may be some ms
+   * late.
+   */
   worstSecond: { atMost: 1.01 },
   scriptP99Us: { atMost: 100 },
 } as const satisfies Readonly<Record<string, Bound>>;
@@ -89,7 +95,7 @@ export const PROMISED_OF_LIMITS = {
 export const PROMISED_OF_LEVELS = {
   share: { atLeast: 0.99 },
   over: { atMost: 0 },
-  /** What limits of two levels cost Redis, relative to those of one. */
+  /** The Redis cost of two levels of limits ÷ that of one level. */
   cpu: { atMost: 1.5 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
@@ -103,7 +109,7 @@ export const PROMISED_OF_TRIES = {
 export const PROMISED_OF_LLM = {
   share: { atLeast: 0.95 },
   refusals: { atMost: 0 },
-  /** After a hundred answers. */
+  /** The error of the estimates after a hundred answers. */
   error: { atMost: 0.1 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
@@ -117,7 +123,7 @@ export function formatBound(bound: Bound): string {
     : `≤ ${formatNumber(bound.atMost)}`;
 }
 
-/** A row with a value for Sluice only; without a bound it promises nothing. */
+/** Creates a row with a value for Sluice only. Without a bound, the row promises nothing. */
 export function rowOf(
   figure: string,
   value: number,
@@ -127,11 +133,11 @@ export function rowOf(
   return { figure, ...promise, values: { sluice: formatNumber(value, digits) } };
 }
 
-/** Formats `1234567.8` as `1,234,568`; separated thousands make large figures easy to compare. */
+/** Formats `1234567.8` as `1,234,568`, because separated thousands make large figures easy to compare. */
 export function formatNumber(value: number, digits?: number): string {
   if (Number.isNaN(value)) return "–";
   const fraction = digits === undefined ? {} : { minimumFractionDigits: digits };
-  // A table shows no "-0" either.
+  // Adding 0 turns -0 into 0, because a table should not show "-0" either.
   return (value + 0).toLocaleString("en-US", { maximumFractionDigits: digits ?? 3, ...fraction });
 }
 

@@ -1,15 +1,15 @@
 import { COMPARED } from "./limiters/contenders.ts";
 
-/** The limiters that can have a column; GroupMQ is in one table only. */
+/** The limiters that can have a column. GroupMQ appears in one table only. */
 const COLUMNS = [...COMPARED, "groupmq"] as const;
 type Column = (typeof COLUMNS)[number];
 
 /** One figure, with a value for each limiter that has it. */
 export interface Row {
   readonly figure: string;
-  /** Sluice's promise, such as `">= 0.995"`; left out if there is none. */
+  /** Sluice's promise, such as `">= 0.995"`; left out if nothing is promised. */
   readonly promise?: string | undefined;
-  /** Whether Sluice kept the promise; left out if there is none or Sluice did not run. */
+  /** True if Sluice kept the promise; left out if nothing is promised or Sluice did not run. */
   readonly isKept?: boolean | undefined;
   readonly values: Partial<Readonly<Record<Column, string>>>;
 }

@@ -1,4 +1,4 @@
-/** Shows a queue with bull-board, in your own web server. Needs $REDIS_URL. */
+/** Shows a queue with bull-board in your own web server. Needs $REDIS_URL. */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { createBullBoard } from "@bull-board/api";

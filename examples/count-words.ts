@@ -1,6 +1,6 @@
 import type { Handler } from "sluice";
 
-/** A handler in its own file, for `sluice.worker(queue, "examples/count-words.ts")`. */
+/** A handler in a separate file, for `sluice.worker(queue, "examples/count-words.ts")`. */
 const countWords: Handler<{ text: string }, number> = async (job, { log }) => {
   await log(`attempt of job ${job.id}`);
   return job.data.text.split(/\s+/).length;

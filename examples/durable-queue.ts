@@ -1,4 +1,4 @@
-/** A producer and a worker in one file; in production they are separate processes. Needs $REDIS_URL. */
+/** Runs a producer and a worker in one file. In production they are separate processes. Needs $REDIS_URL. */
 import { randomUUID } from "node:crypto";
 import { once, EventEmitter } from "node:events";
 import { createSluice } from "sluice";

@@ -9,10 +9,10 @@ import express, { type Request, type RequestHandler } from "express";
 import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
 import { onStop, ownPrefix } from "./shared/own-prefix.ts";
 
-/** Behind a proxy, set Express's "trust proxy"; otherwise all clients share the proxy's address. */
+/** Behind a proxy, set Express's "trust proxy". Otherwise all clients share the proxy's address. */
 function clientOf(request: Request): string {
   const client = request.get("x-api-key") ?? request.ip ?? "unknown";
-  // Hashed, so that Redis holds no API key, and any text from a client makes a valid key.
+  // The hash keeps API keys out of Redis, and makes a valid key of any text from a client.
   return createHash("sha256").update(client).digest("base64url");
 }
 

@@ -7,9 +7,9 @@ import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
 import { onStop, ownPrefix } from "./shared/own-prefix.ts";
 
-/** Behind a proxy, set Fastify's `trustProxy`; otherwise all clients share the proxy's address. */
+/** Behind a proxy, set Fastify's `trustProxy`. Otherwise all clients share the proxy's address. */
 function clientOf({ headers, ip }: FastifyRequest): string {
-  // Hashed, so that Redis holds no API key, and any text from a client makes a valid key.
+  // The hash keeps API keys out of Redis, and makes a valid key of any text from a client.
   return createHash("sha256")
     .update(String(headers["x-api-key"] ?? ip))
     .digest("base64url");
@@ -23,7 +23,7 @@ async function rateLimit(app: FastifyInstance, { bucket }: { bucket: Bucket }): 
     await reply.code(429).send({ error: "Too many requests", limit: decision.limitedBy });
   });
 }
-/** Applies the hook to the routes beside the plugin, not only to those inside it. */
+/** Makes the hook apply to the routes next to the plugin, not only to routes inside it. */
 Object.assign(rateLimit, { [Symbol.for("skip-override")]: true });
 
 const own = ownPrefix("fastify");

@@ -19,7 +19,7 @@ const server = await createServer(sluice, {
   port: Number(process.env["PORT"] ?? 3_010),
   insecureLocal: true,
   logger: false,
-  // A client can limit its wait with the header `x-sluice-max-wait`.
+  // A client can limit its wait with the request header `x-sluice-max-wait`.
   forward: { openai: { to, bucket } },
 });
 onStop(async () => {

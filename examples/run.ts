@@ -1,4 +1,4 @@
-/** Runs a worker and its producer, with all that they need: `npm run example -- llm`. */
+/** Runs a worker and its producer, and starts everything that they need: `npm run example -- llm`. */
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import type { ChildProcess } from "node:child_process";
@@ -21,7 +21,7 @@ if (/^[sr]k_live_/.test(process.env["STRIPE_SECRET_KEY"] ?? "")) {
 }
 const stop = stopSignals();
 const code = await run(pair, stop);
-// Its children end with this process, and so does a Redis that it started.
+// The child processes end with this process, and so does a Redis that it started.
 process.exit(process.exitCode ?? code);
 
 async function run(pair: Pair, stop: AbortSignal): Promise<number> {
@@ -41,7 +41,7 @@ async function run(pair: Pair, stop: AbortSignal): Promise<number> {
   const producer = startChild(pair.producer, { env });
   show("producer", producer);
   cleanup.add(() => endChild(producer));
-  // If the worker ends, the producer would wait for its jobs for ever.
+  // Stops when either process ends, because without its worker the producer would wait forever.
   const ended = [producer, worker].map((child) => once(child, "close", { signal: stop }));
   const [code] = (await Promise.race(ended).catch(() => [1])) as [number | null];
   return code === 0 && worker.exitCode === null ? 0 : 1;

@@ -1,4 +1,7 @@
-/** Eight callers share one rate of 5 calls a second; with $REDIS_URL set, so do all processes that run this. */
+/**
+ * Eight callers share one rate of 5 calls a second. With $REDIS_URL set, all processes that run this example share
+ * the rate.
+ */
 import { createSluice } from "sluice";
 import { onStop, ownPrefix } from "./shared/own-prefix.ts";
 
@@ -7,7 +10,7 @@ interface Charge {
   readonly cents: number;
 }
 
-/** Replace this with your client's call; its result passes through. */
+/** Replace this with your client's call. Its result is returned to the caller. */
 async function createCharge(charge: Charge): Promise<string> {
   return `${charge.customer} pays ${charge.cents} cents`;
 }

@@ -1,8 +1,9 @@
 --[[
-  clock-read: the time of the server that holds a key, to the microsecond. In a cluster, each node has a clock of its own.
+  clock-read: reads the clock of the server that holds a key, in microseconds. In a cluster, each node has a separate
+  clock.
 
-  KEYS  [1] any key of that server; it is not read
+  KEYS  [1] any key of that server; the script does not read it
   ARGV  none
-  Reply as of TIME: seconds since 1970, and the microseconds of this second
+  Reply as for the TIME command: seconds since 1970, and the microseconds of the current second
 ]]
 return redis.call('TIME')

@@ -11,15 +11,15 @@ const run = promisify(execFile);
 const LOCK = "package-lock.json";
 
 export interface RevisionBuild {
-  /** The abbreviated hash of its commit. */
+  /** The abbreviated hash of the commit. */
   readonly commit: string;
   /** The folder of the built package. */
   readonly root: string;
 }
 
 /**
- * Builds a revision in a temporary git worktree, which is removed when this process exits. The worktree shares
- * this tree's packages if both have the same package-lock.json; else it installs its own.
+ * Builds a revision in a temporary git worktree, which is removed when this process exits. The worktree shares this
+ * tree's packages if both have the same package-lock.json. Otherwise it installs its own packages.
  *
  * @throws TypeError when there is no such commit.
  */
@@ -31,7 +31,7 @@ export async function buildRevision(revision: string): Promise<RevisionBuild> {
     rmSync(parent, { recursive: true, force: true, maxRetries: 5 });
     execFileSync("git", ["worktree", "remove", "--force", root], { cwd: OWN_BUILD });
   });
-  // Without a listener a signal would end the process before its exit event.
+  // Without a listener, a signal would end the process before its exit event, and the worktree would remain.
   for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
 
   await run("git", ["worktree", "add", "--detach", root, commit], { cwd: OWN_BUILD });
@@ -44,7 +44,7 @@ export async function buildRevision(revision: string): Promise<RevisionBuild> {
   return { commit: commit.slice(0, 8), root };
 }
 
-/** Ends npm and all that it has started if this process ends, so that nothing writes into a removed worktree. */
+/** Runs npm. If this process ends, ends npm and its child processes, so that none writes into a removed worktree. */
 async function runNpm(root: string, args: readonly string[]): Promise<void> {
   const npm = spawn("npm", args, { cwd: root, detached: true, stdio: ["ignore", 2, 2] });
   const ended = once(npm, "exit");

@@ -26,7 +26,7 @@ const ALL: Readonly<Record<ScenarioName, Scenario>> = {
   ...packageCosts,
 };
 
-/** Prints the table; resolves with the exit code: 1 if a figure has regressed. */
+/** Prints the table. Resolves with the exit code: 1 if a figure has regressed. */
 export async function compareBuilds(args: readonly string[]): Promise<number> {
   const flags = readCompareFlags(args);
   console.error(`Building ${flags.against} …`);
@@ -75,7 +75,7 @@ async function measureAll(
   return all;
 }
 
-/** Scenarios that share a peer share its figures of each round. */
+/** Runs each peer once per round, and shares its figures among the scenarios that have the same peer. */
 function cachePeers(seconds: Run["seconds"]): (peer: Peer, round: number) => Promise<Figures> {
   const known = new Map<Peer, Figures[]>();
   return async (peer, round) => {
@@ -85,7 +85,7 @@ function cachePeers(seconds: Run["seconds"]): (peer: Peer, round: number) => Pro
   };
 }
 
-/** An older build may lack a feature; the table shows "–" for its figures, and the reason is printed. */
+/** Handles a feature that an older build lacks: the table shows "–" for its figures, and the reason is printed. */
 async function tolerateMissing(
   name: ScenarioName,
   running: Promise<Figures>,

@@ -27,11 +27,11 @@ export const SCENARIOS = [
 export type ScenarioName = (typeof SCENARIOS)[number];
 
 export interface CompareFlags {
-  /** The revision whose build is the base of the ratios. */
+  /** The revision that is the base of the ratios. */
   readonly against: string;
   readonly only: readonly ScenarioName[];
   readonly rounds: number;
-  /** The measured time of one build in one round, after the start-up. */
+  /** The measured seconds of one build in one round, after the start-up. */
   readonly seconds: number;
 }
 

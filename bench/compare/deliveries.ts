@@ -1,4 +1,4 @@
-/** One sender that delivers stored webhooks, beside a BullMQ worker that only posts. */
+/** The scenario of one sender that delivers stored webhooks, compared with a BullMQ worker that only posts. */
 import { startReceiver } from "../webhooks/stage.ts";
 import { deliver, type Deliveries } from "../webhooks/throughput.ts";
 import { importBuild } from "./import-build.ts";

@@ -1,4 +1,6 @@
-/** Replicas whose callers draw, and workers whose jobs draw, as fast as their buckets let them. */
+/**
+ * The scenarios of replicas whose callers draw slots, and of workers whose jobs do, as fast as their buckets allow.
+ */
 import { runLoad, type Load, type Outcome } from "../fleet/run-load.ts";
 import type { Peer, Run, Scenario } from "./scenario.ts";
 import { OTHERS, type Figure, type Figures } from "./verdict.ts";
@@ -9,7 +11,7 @@ const CALLERS = 50;
 
 type PacedLoad = Pick<Load, "contender" | "cap"> & Partial<Pick<Load, "replicas" | "callers">>;
 
-/** Of one call, or of one job. */
+/** Returns the cost figures of one call, or of one job. */
 function costFigures(one: string): Figure[] {
   return [
     { key: "redisUs", title: `Redis CPU per ${one}, µs`, better: "lower", digits: 2 },
@@ -25,7 +27,7 @@ function costFigures(one: string): Figure[] {
   ];
 }
 
-/** No second holds too many calls up to this, so a lower figure is not better. */
+/** Up to this value, no second has too many calls, so a lower figure is not better. */
 const PROMISED_WORST_SECOND = 1.01;
 const PACE_FIGURES: readonly Figure[] = [
   { key: "share", title: "share of the cap that is used", better: "higher", digits: 3 },
@@ -43,7 +45,7 @@ const FAIRNESS: Figure = {
   better: "higher",
   digits: 3,
 };
-/** Redis CPU per call is judged in their place. */
+/** Rates are only shown. Redis CPU per call is judged instead. */
 const RATE_FIGURES: readonly Figure[] = [
   {
     key: "perRedisSecond",

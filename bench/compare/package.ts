@@ -1,4 +1,4 @@
-/** The cost of importing the package, and of installing it. */
+/** Measures the cost of importing the package, and of installing it. */
 import { execFile } from "node:child_process";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ export const packageCosts = {
     title: "install size",
     isFixed: true,
     figures: [
-      // What is bundled is in the sum below either way.
+      // Bundled packages are in the sum below in any case.
       {
         key: "packageBytes",
         title: "bytes of the package",
@@ -53,7 +53,7 @@ async function importCpuMs(build: string): Promise<number> {
   return Number(stdout);
 }
 
-/** The files that `npm pack` would pack, unpacked. */
+/** Returns the unpacked size of the files that `npm pack` would pack. */
 async function packedBytes(build: string): Promise<number> {
   const args = ["pack", "--dry-run", "--json", "--ignore-scripts"];
   const { stdout } = await run("npm", args, { cwd: build, maxBuffer: Infinity });
@@ -67,8 +67,8 @@ interface LockedPackage {
 }
 
 /**
- * The packages that an install brings: those in the lock file that dependencies lead to. The lock file's development
- * marks are not used, because a package may be both an optional peer and a development dependency.
+ * Returns the size of the packages that an install adds: those in the lock file that dependencies lead to. Does not
+ * use the lock file's development marks, because a package may be both an optional peer and a development dependency.
  */
 async function dependencyBytes(build: string): Promise<number> {
   const lock = JSON.parse(await readFile(join(build, "package-lock.json"), "utf8")) as {
@@ -87,7 +87,7 @@ async function dependencyBytes(build: string): Promise<number> {
   return sizes.reduce((sum, bytes) => sum + bytes, 0);
 }
 
-/** Where Node finds a package from the folder of another. */
+/** Returns the folder in which Node finds a package from the folder of another package. */
 function nearest(packages: object, from: string, name: string): string | undefined {
   for (let folder = from; ; folder = folder.slice(0, folder.lastIndexOf("/node_modules/"))) {
     const path = `${folder === "" ? "" : `${folder}/`}node_modules/${name}`;
@@ -97,7 +97,10 @@ function nearest(packages: object, from: string, name: string): string | undefin
   }
 }
 
-/** Without packages inside, which the lock file lists on their own. Optional packages may be missing. */
+/**
+ * Returns the size of a package's folder, without nested packages, because the lock file lists them separately.
+ * Optional packages may be missing.
+ */
 async function folderBytes(folder: string): Promise<number> {
   const entries = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];

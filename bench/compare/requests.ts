@@ -1,4 +1,4 @@
-/** Requests to the HTTP service, beside a plain route of fastify and a bare proxy. */
+/** The scenarios of requests to the HTTP service, compared with a plain route of fastify and a bare proxy. */
 import { connect, type Socket } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import { redisCpuUs } from "../fleet/redis-cost.ts";
@@ -59,7 +59,7 @@ interface Target {
 }
 
 interface Sending {
-  /** The requests that were answered so far. */
+  /** Returns the number of requests that were answered so far. */
   answered(): number;
   /** @throws when a request fails or is not answered with 200. */
   forSeconds(seconds: number): Promise<void>;
@@ -97,7 +97,9 @@ async function request(
   }
 }
 
-/** Keeps one request in flight on each connection. Plain sockets take less of the machine than a client would. */
+/**
+ * Keeps one request in flight on each connection. Uses plain sockets, because they need less CPU than an HTTP client.
+ */
 function keepSending({ host, hostname, port }: URL, path: string, connections: number): Sending {
   const head = `POST ${path} HTTP/1.1\r\nhost: ${host}\r\ncontent-type: application/json\r\n`;
   const request = Buffer.from(`${head}content-length: 2\r\n\r\n{}`);
@@ -110,7 +112,7 @@ function keepSending({ host, hostname, port }: URL, path: string, connections: n
       socket.setEncoding("latin1").on("error", reject);
       socket.on("data", (text: string) => {
         const status = /^HTTP\/1\.1 (\d+)/.exec(text)?.[1];
-        // Further parts of an answer have no status line.
+        // Later parts of a response have no status line.
         if (status === undefined) return;
         if (status !== "200") return reject(new Error(`${path} answered ${text}`));
         answered += 1;

@@ -1,4 +1,4 @@
-/** One process that tries keys as fast as it can. */
+/** The scenario of one process that tries keys as fast as it can. */
 import { probe } from "../parts/tries.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Figure } from "./verdict.ts";

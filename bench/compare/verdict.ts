@@ -1,8 +1,8 @@
-/** Compares the figures of two builds, round by round. Nothing here measures. */
+/** Compares the figures of two builds, round by round. Measures nothing itself. */
 import { median } from "../fleet/measure.ts";
 import { formatNumber } from "../promises.ts";
 
-/** A ratio beyond this, in the bad direction, is worse. */
+/** A figure is worse if its ratio exceeds this value in the bad direction. */
 const WORST_RATIO = 1.1;
 
 /** One figure of a scenario. */
@@ -11,13 +11,13 @@ export interface Figure {
   readonly title: string;
   readonly better: "lower" | "higher";
   readonly digits: number;
-  /** Values below this count as this much, because their ratio would be noise. Defaults to 0. */
+  /** Lower values are raised to this value, because their ratio would be noise. Defaults to 0. */
   readonly floor?: number;
-  /** False if the figure is only shown. Defaults to true. */
+  /** False if the figure is only shown, and never counts as a regression. Defaults to true. */
   readonly isJudged?: boolean;
 }
 
-/** How much of the machine other processes used. Above half a core, ratios of equal builds exceed 1.10 too. */
+/** How many cores other processes used. Above half a core, ratios of equal builds exceed 1.10 too. */
 export const OTHERS: Figure = {
   key: "others",
   title: "used by other processes, cores",
@@ -30,14 +30,16 @@ export const OTHERS: Figure = {
 /** The figures of one run, by key. */
 export type Figures = Readonly<Record<string, number>>;
 
-/** One round; `base` is undefined if the base build lacks the feature, `peer` if there is nothing to compare with. */
+/**
+ * The figures of one round. `base` is undefined if the base build lacks the feature, and `peer` if there is no peer.
+ */
 export interface Round {
   readonly base: Figures | undefined;
   readonly current: Figures;
   readonly peer: Figures | undefined;
 }
 
-/** What is measured of each build. */
+/** The measured rounds of one scenario. */
 export interface Measured {
   readonly title: string;
   readonly figures: readonly Figure[];
@@ -46,7 +48,7 @@ export interface Measured {
   readonly rounds: readonly Round[];
 }
 
-/** Current ÷ base. Undefined if a build does not have the figure, or the base has no number. */
+/** Returns current ÷ base. Returns undefined if a build does not have the figure, or if the base has no number. */
 export function ratioOf({ key, floor = 0 }: Figure, { base, current }: Round): number | undefined {
   const [before, after] = [base?.[key], current[key]];
   if (before === undefined || Number.isNaN(before) || after === undefined) return undefined;
@@ -55,14 +57,14 @@ export function ratioOf({ key, floor = 0 }: Figure, { base, current }: Round): n
 }
 
 /**
- * True if a ratio is worse than 1.10: above it where lower is better, below 1 ÷ 1.10 where higher is.
- * NaN is worse, because a build that made no calls has such figures.
+ * True if a ratio is worse than 1.10: above 1.10 if lower is better, or below 1 ÷ 1.10 if higher is better. NaN
+ * counts as worse, because a build that made no calls has such figures.
  */
 export function isWorse({ better }: Figure, ratio: number): boolean {
   return better === "lower" ? !(ratio <= WORST_RATIO) : !(ratio >= 1 / WORST_RATIO);
 }
 
-/** True if the figure is judged, and worse in at least two thirds of the rounds. */
+/** True if the figure is judged, and is worse in at least two thirds of the rounds. */
 export function hasRegressed(figure: Figure, rounds: readonly Round[]): boolean {
   if (figure.isJudged === false) return false;
   const worse = rounds.filter((round) => {

@@ -6,14 +6,14 @@ import type { ContenderName } from "../limiters/contenders.ts";
 
 const REPLICA = fileURLToPath(new URL("./replica.ts", import.meta.url));
 
-/** The replicas: one process each, used for run after run. */
+/** The replicas, each in a separate process that is used for several runs. */
 export interface Fleet {
   /** Connects this many replicas and waits until all are connected. */
   connect(replicas: number, contender: ContenderName, setup: ReplicaSetup): Promise<void>;
   start(): void;
-  /** Counts the CPU time of the replicas from now on. */
+  /** Starts counting the CPU time of the replicas. */
   count(): void;
-  /** Ends the run; resolves with the calls of each replica. */
+  /** Ends the run. Resolves with the calls of each replica. */
   stop(): Promise<Taken[]>;
   end(): Promise<void>;
 }
@@ -32,7 +32,7 @@ export function createFleet(): Fleet {
         send(member, { kind: "connect", contender, setup });
         return answerOf(member, "connected");
       });
-      // All answer before the first failure is reported, so that none is stopped while it connects.
+      // Waits for all replicas before it reports the first failure, so that none is stopped while it connects.
       await Promise.allSettled(connecting);
       await Promise.all(connecting);
     },
@@ -92,7 +92,7 @@ export type ToReplica =
   | { readonly kind: "count" }
   | { readonly kind: "stop" };
 
-/** A replica's answer; `start` and `count` get none. */
+/** A reply of a replica. The messages `start` and `count` get no reply. */
 export type FromReplica =
   | { readonly kind: "ready" }
   | { readonly kind: "connected" }
@@ -103,8 +103,8 @@ export type FromReplica =
 /** The calls that one replica started in one run. */
 export interface Taken {
   readonly arrivalsMs: Float64Array;
-  /** The driver's notes on each call; empty if it makes none. */
+  /** The driver's notes on each call; empty if the driver makes none. */
   readonly notes: Float64Array;
-  /** User and system time of its process from `count` to `stop`. */
+  /** User and system time of the replica's process from `count` to `stop`. */
   readonly cpuUs: number;
 }

@@ -4,7 +4,7 @@ import { startRedis } from "../../test/support/redis/local-redis.ts";
 import { createFleet } from "./fleet.ts";
 import type { Bench } from "./run-load.ts";
 
-/** Starts a Redis and replicas for one use, so that nothing left by an earlier one affects it. */
+/** Starts a Redis and replicas for a single use, so that no earlier run affects the results. */
 export async function withFreshBench<Result>(
   use: (bench: Bench) => Promise<Result>,
 ): Promise<Result> {

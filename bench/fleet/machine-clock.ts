@@ -1,7 +1,7 @@
 /**
- * Creates a clock that all processes of this machine share: ms on CLOCK_MONOTONIC.
- * `performance.timeOrigin` is not enough: it is each process's wall clock at its
- * start. `process.hrtime.bigint()` is, but allocates memory on each call.
+ * Creates a clock that all processes of this machine share: ms on CLOCK_MONOTONIC. `performance.timeOrigin` is not
+ * enough, because it is each process's wall clock at its start. `process.hrtime.bigint()` would be enough, but it
+ * allocates memory on each call.
  */
 export function createMachineClock(): () => number {
   let offsetMs = 0;
@@ -10,7 +10,7 @@ export function createMachineClock(): () => number {
     const beforeMs = performance.now();
     const machineMs = Number(process.hrtime.bigint()) / 1e6;
     const gapMs = performance.now() - beforeMs;
-    // If the process was preempted between the two readings, the pair is wrong.
+    // Skips the pair if its gap is larger: the process may have been preempted between the two readings.
     if (gapMs >= bestGapMs) continue;
     bestGapMs = gapMs;
     offsetMs = machineMs - (beforeMs + gapMs / 2);

@@ -4,11 +4,11 @@ import { worstWindow } from "sluice/testing";
 export interface Traffic {
   /** Calls in the measured time. */
   readonly calls: number;
-  /** The share of the cap that was used: `0.998`. */
+  /** The share of the cap that was used, such as `0.998`. */
   readonly share: number;
-  /** Calls in the worst second ÷ the cap: `1.004`. */
+  /** Calls in the worst second ÷ the cap, such as `1.004`. */
   readonly worstSecond: number;
-  /** Calls in the worst 100 ms ÷ a tenth of the cap: `1.06`. */
+  /** Calls in the worst 100 ms ÷ a tenth of the cap, such as `1.06`. */
   readonly worstTenth: number;
   /** Jain's index over the calls of each replica: 1 if even, 1 / replicas if one replica made all calls. */
   readonly fairness: number;
@@ -18,12 +18,14 @@ export interface MeasureOptions {
   readonly cap: number;
   /** How many arrivals each recorded time represents. */
   readonly every: number;
-  /** The measured time; half-open. */
+  /** The start of the measured time, which includes `fromMs` but not `toMs`. */
   readonly fromMs: number;
   readonly toMs: number;
 }
 
-/** Looks for the worst windows in the whole run, including its start; counts all else in the measured time. */
+/**
+ * Searches the whole run, including its start, for the worst windows. The other figures cover only the measured time.
+ */
 export function measure(
   arrivals: readonly Float64Array[],
   { cap, every, fromMs, toMs }: MeasureOptions,
@@ -40,7 +42,7 @@ export function measure(
   };
 }
 
-/** R. Jain, D. Chiu, W. Hawe: A quantitative measure of fairness, 1984. */
+/** Computes the fairness index of R. Jain, D. Chiu, W. Hawe: A quantitative measure of fairness, 1984. */
 function jainIndex(counts: readonly number[]): number {
   const sum = counts.reduce((total, count) => total + count, 0);
   const squares = counts.reduce((total, count) => total + count * count, 0);

@@ -1,23 +1,23 @@
 import type { Redis } from "ioredis";
 
-/** What one run cost the Redis server. */
+/** The cost of one run for the Redis server. */
 export interface RedisCost {
   /** User and system time of the whole server, including idle time. */
   readonly cpuUs: number;
-  /** The part of that in the thread that executes commands; NaN if the server does not report it (before 6.2). */
+  /** The part of `cpuUs` in the thread that executes commands; NaN if the server does not report it (before 6.2). */
   readonly mainThreadUs: number;
-  /** Time in scripts, as counted by the server. */
+  /** The time in scripts, as the server counts it. */
   readonly scriptUs: number;
   readonly scripts: number;
-  /** All commands, including those that scripts ran; without the benchmark's own queries. */
+  /** All commands, including those that scripts ran, but not the benchmark's own queries. */
   readonly commands: number;
-  /** The 99th percentile of one script call; NaN if the server has none (before 7.0). */
+  /** The 99th percentile of the duration of a script call; NaN if the server does not report it (before 7.0). */
   readonly scriptP99Us: number;
 }
 
 const OWN_COMMANDS = new Set(["info", "config|resetstat"]);
 
-/** Starts counting; resolves with a function that returns the cost since then. */
+/** Starts counting. Resolves with a function that returns the cost since then. */
 export async function watchRedisCost(redis: Redis): Promise<() => Promise<RedisCost>> {
   await redis.config("RESETSTAT");
   const start = await readCpu(redis);
@@ -45,7 +45,7 @@ function countCommands(stats: string): number {
   return count;
 }
 
-/** What the server has taken since it started. */
+/** Returns the CPU time of the server since it started. */
 export async function redisCpuUs(redis: Redis): Promise<number> {
   return (await readCpu(redis)).allUs;
 }

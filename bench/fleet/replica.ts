@@ -4,12 +4,15 @@ import { loadContender } from "../limiters/contenders.ts";
 import type { FromReplica, ToReplica } from "./fleet.ts";
 import { createMachineClock } from "./machine-clock.ts";
 
-/** The replica waits no longer than this for a limiter to close. */
+/** The longest time for which the replica waits for a limiter to close. */
 const CLOSE_LIMIT_MS = 3_000;
 
-/** This process's run. It reports its arrivals only after the run, so that measuring disturbs nothing. */
+/**
+ * The current run of this process. It reports its arrivals only after the run, so that reporting does not affect the
+ * measurement.
+ */
 let running: { readonly driver: Driver; readonly log: ArrivalLog } | undefined;
-/** What the process had used when it was to be counted. */
+/** The CPU usage of the process when counting began. */
 let usedBefore = process.cpuUsage();
 
 async function obey(message: ToReplica): Promise<void> {
@@ -44,7 +47,7 @@ function answer(message: FromReplica): void {
 
 process.on("message", (message) => void obey(message as ToReplica));
 process.on("disconnect", () => process.exit());
-// A limiter that is closed while it works leaves commands behind that fail.
+// Ignores rejections between runs: a limiter that is closed while it works leaves pending commands, which then fail.
 process.on("unhandledRejection", (error) => {
   if (running === undefined) return;
   console.error(error);
@@ -52,10 +55,10 @@ process.on("unhandledRejection", (error) => {
 });
 answer({ kind: "ready" });
 
-/** The arrivals of one replica in one run; adding one takes at most a clock reading and a write to memory. */
+/** The arrivals of one replica in one run. Adding one arrival takes at most a clock reading and a write to memory. */
 export interface ArrivalLog {
   readonly add: () => void;
-  /** The times on the machine's clock, in order. */
+  /** Returns the times of the arrivals in order, on the machine's clock. */
   readonly atMs: () => Float64Array;
 }
 

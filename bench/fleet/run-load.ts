@@ -7,7 +7,7 @@ import { createMachineClock } from "./machine-clock.ts";
 import { measure, type Traffic } from "./measure.ts";
 import { watchRedisCost, type RedisCost } from "./redis-cost.ts";
 
-/** What all runs of a part share. */
+/** The resources that all runs of a part share. */
 export interface Bench {
   readonly redisUrl: string;
   readonly redis: Redis;
@@ -19,11 +19,11 @@ export interface Load {
   readonly cap: number;
   readonly replicas: number;
   readonly callers: number;
-  /** The measured time, after the start-up. */
+  /** The measured seconds, after the start-up. */
   readonly seconds: number;
-  /** Defaults to 1. */
+  /** The seconds of the start-up, before the measured time. Defaults to 1. */
   readonly startUpSeconds?: number;
-  /** Records one of this many arrivals. Defaults to 1. */
+  /** Records only one of this many arrivals. Defaults to 1. */
   readonly every?: number;
   /** The folder of the built package that runs. Defaults to this working tree. */
   readonly build?: string | undefined;
@@ -32,13 +32,16 @@ export interface Load {
 export interface Outcome extends Traffic {
   readonly cost: RedisCost;
   readonly seconds: number;
-  /** Of the replicas, for each call after the start-up. */
+  /** CPU time of the replicas per call, for the calls after the start-up. */
   readonly cpuUs: number;
-  /** How many cores other processes used in the measured time: `0.7`. */
+  /** How many cores other processes used in the measured time, such as `0.7`. */
   readonly otherCores: number;
 }
 
-/** More than BullMQ completes on two cores, so that a backlog remains until the end. */
+/**
+ * The jobs to store per second of a run: more than BullMQ completes on two cores, so that a backlog remains until the
+ * end.
+ */
 const MOST_JOBS_PER_SECOND = 35_000;
 
 /** The raw results of a run. */
@@ -47,7 +50,7 @@ export interface RawOutcome {
   readonly cost: RedisCost;
   /** CPU time of all processes of the machine in the measured time. */
   readonly machineUs: number;
-  /** The measured time; half-open. */
+  /** The start of the measured time, which includes `fromMs` but not `toMs`. */
   readonly fromMs: number;
   readonly toMs: number;
 }
@@ -71,7 +74,7 @@ function readMachineUs(): number {
   }, 0);
 }
 
-/** Does the same for a part that inspects each arrival itself. */
+/** Does the same as `runLoad`, and returns the raw results, for a part that inspects each arrival itself. */
 export async function runRaw({ redisUrl, redis, fleet }: Bench, load: Load): Promise<RawOutcome> {
   const { contender, cap, replicas, callers, seconds, startUpSeconds = 1, every = 1, build } = load;
   const { preload } = await loadContender(contender);

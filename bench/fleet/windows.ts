@@ -1,6 +1,6 @@
-/** What is looked for in the times of calls: the worst windows, and the bounds of leaky buckets. */
+/** Checks the times of calls: finds the worst windows, and excesses over the bounds of leaky buckets. */
 
-/** A cost that was taken from a limit at one time. */
+/** A cost that a call used up of a limit at one time. */
 export interface Taking {
   readonly atMs: number;
   readonly cost: number;
@@ -11,20 +11,23 @@ export interface Leaky {
   readonly burst: number;
 }
 
-/** Milliseconds since 1970 in a double barely resolve a µs, and a rate multiplies the error. */
+/**
+ * The tolerance for rounding errors. A double barely resolves a µs in milliseconds since 1970, and a rate multiplies
+ * the error.
+ */
 const ROUNDING = 1e-3;
 
-/** How much a window of this many seconds may hold. */
+/** Returns the most units that a leaky bucket allows in a window of this many seconds. */
 export function boundOf({ perSecond, burst }: Leaky, seconds: number): number {
   return burst - 1 + Math.ceil(perSecond * seconds);
 }
 
 /**
- * Returns by how much the worst window of any length W exceeded a leaky bucket's bound
- * of burst − 1 + ⌈rate × W⌉. 0 or less means that none did.
+ * Returns by how much the worst window of any length W exceeded a leaky bucket's bound of burst − 1 + ⌈rate × W⌉. If
+ * the result is 0 or less, no window exceeded it.
  *
- * No window exceeds it exactly when a bucket that drains at that rate never holds more
- * than the burst, so one pass over the takings finds the worst.
+ * All windows keep the bound exactly when a bucket that drains at that rate never contains more than the burst. So one
+ * pass over the takings finds the worst window.
  */
 export function mostOverLeaky(takings: readonly Taking[], { perSecond, burst }: Leaky): number {
   let level = 0;

@@ -4,20 +4,20 @@ import { Redis } from "ioredis";
 import type { Contender } from "./contender.ts";
 import { keepCalling } from "./keep-calling.ts";
 
-/** A cap of at least this is meant to be out of reach, so `minTime` is left out. */
+/** From this cap on, the cap is meant to be out of reach, so `minTime` is left out. */
 const UNLIMITED = 1_000_000;
 
 /**
- * Clustered, with a shared `minTime`: its documentation advises against reservoirs
- * for an even rate, and in a cluster they refill every 5 s at most.
+ * Bottleneck in a cluster, with a shared `minTime`. Its documentation advises against reservoirs for an even rate. In
+ * a cluster, reservoirs also refill at most every 5 s.
  */
 export const bottleneck: Contender = contender("Bottleneck");
-/** The same with 200 calls at once, each of which takes 20 ms. */
+/** The same with 200 concurrent calls, each of which takes 20 ms. */
 export const bottleneckAtOnce: Contender = contender("Bottleneck, calls at once", {
   options: { maxConcurrent: 200 },
   callMs: 20,
 });
-/** A group of limiters of 50/s, for 100 keys in turn, chained to the shared limiter. */
+/** A group of limiters of 50/s, for 100 keys in turn. Each is chained to the shared limiter. */
 export const bottleneckWithKeys: Contender = contender("Bottleneck, 100 keys", { keys: 100 });
 
 interface Kind {
@@ -52,7 +52,7 @@ function contender(title: string, { options, callMs = 0, keys = 0 }: Kind = {}):
       const nextLimiter = (): Bottleneck =>
         group === undefined ? limiter : group.key(`k${calls++ % keys}`);
       let enter = async (): Promise<void> => {};
-      // A call that runs for a while holds its place, and its caller goes on.
+      // The call occupies its place for a while, but its caller continues immediately.
       const call = (): Promise<void> =>
         new Promise((resolve, reject) => {
           const run = async (): Promise<void> => {
@@ -67,7 +67,8 @@ function contender(title: string, { options, callMs = 0, keys = 0 }: Kind = {}):
       return {
         stop: calling.stop,
         start(onArrival) {
-          // schedule() resolves one round trip after the call has started, so the call itself reports its arrival.
+          // The call itself reports its arrival, because schedule() resolves one round trip after the call has
+          // started.
           enter = async () => onArrival();
           calling.start(() => {});
         },

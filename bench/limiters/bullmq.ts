@@ -3,22 +3,22 @@ import type { Contender } from "./contender.ts";
 import { storeJobs } from "./store-jobs.ts";
 
 const NAME = "bench";
-/** Keeps as many finished jobs as Sluice's workers, so that both do the same work. */
+/** Keeps as many finished jobs as Sluice's workers do, so that both do the same work. */
 const KEEP_DONE = { count: 1_000, age: 86_400 };
 
-/** BullMQ with its own `limiter`; a job arrives when its processor starts. */
+/** BullMQ with its own `limiter`. A job counts as arrived when its processor starts. */
 export const bullmq: Contender = contender({ title: "BullMQ limiter", isLimited: true });
 
 /** BullMQ without a limiter. */
 export const bullmqWithoutLimiter: Contender = contender({ title: "BullMQ", isLimited: false });
 
-/** BullMQ without a limiter, whose jobs come while it works: see `addSteadily`. */
+/** BullMQ without a limiter, whose jobs are added while it works: see `addSteadily`. */
 export const bullmqOnDemand: Contender = {
   title: bullmqWithoutLimiter.title,
   connect: (setup) => bullmqWithoutLimiter.connect(setup),
 };
 
-/** Adds one job after the other at a rate, until it is stopped. */
+/** Adds single jobs at a steady rate, until it is stopped. */
 export function addSteadily(redisUrl: string, perSecond: number): { stop(): Promise<void> } {
   const queue = new Queue(NAME, { connection: connectionTo(redisUrl) });
   const fromMs = performance.now();

@@ -1,17 +1,19 @@
 /** The settings of a run for one replica. */
 export interface ReplicaSetup {
   readonly redisUrl: string;
-  /** Calls a second, for all replicas together. */
+  /** The calls a second of all replicas together. */
   readonly cap: number;
   /** How many callers wait in this replica, or how many jobs its worker holds at once. */
   readonly callers: number;
-  /** Records one of this many arrivals; more than 1 where recording all would be a large part of the work. */
+  /**
+   * Records only one of this many arrivals. More than 1 is for runs in which recording all would be much of the work.
+   */
   readonly every: number;
   /** The folder of the built package that runs. Defaults to this working tree. */
   readonly build?: string | undefined;
 }
 
-/** The key's number, the call's cost, and its slot in ms on the Redis clock. */
+/** The notes on a call: the key's number, the call's cost, and its slot in ms on the Redis clock. */
 export const NOTES_PER_ARRIVAL = 3;
 
 type PreloadTarget = Pick<ReplicaSetup, "redisUrl" | "build">;
@@ -21,7 +23,10 @@ export interface Driver {
   /** Keeps all callers waiting until `stop`. Each started call is one arrival. */
   start(onArrival: () => void): void;
   stop(): void;
-  /** The notes on all arrivals, in order, {@link NOTES_PER_ARRIVAL} numbers each; left out if the times are enough. */
+  /**
+   * The notes on all arrivals, in order, {@link NOTES_PER_ARRIVAL} numbers each. Left out if the arrival times are
+   * enough.
+   */
   notes?(): Float64Array;
   close(): Promise<void>;
 }

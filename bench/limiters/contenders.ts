@@ -19,7 +19,7 @@ export type ContenderName =
   | "bullmq-jobs"
   | "bullmq-steady";
 
-/** Loads each limiter at its first use, so that no replica carries the code of others. */
+/** Loads each limiter on first use, so that no replica loads the code of other limiters. */
 const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   sluice: async () => (await import("./sluice.ts")).sluice,
   bottleneck: async () => (await import("./bottleneck.ts")).bottleneck,

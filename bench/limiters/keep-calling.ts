@@ -2,11 +2,11 @@ import type { Driver } from "./contender.ts";
 
 export interface CallOptions {
   readonly callers: number;
-  /** Waits until a call may start; calls `onArrival` unless the limiter does that itself. */
+  /** Waits until a call may start. Calls `onArrival`, unless the limiter already does so. */
   readonly call: () => Promise<unknown>;
 }
 
-/** Runs a closed loop: a fixed number of callers, each of which waits again as soon as its call has left. */
+/** Runs a closed loop with a fixed number of callers. Each caller waits again as soon as its call has started. */
 export function keepCalling({
   callers,
   call,
@@ -20,7 +20,7 @@ export function keepCalling({
         onReturn();
       }
     } catch (error) {
-      // A closed limiter rejects the callers that still wait.
+      // When the limiter closes, it rejects the callers that still wait.
       if (!isStopped) throw error;
     }
   }
@@ -36,11 +36,11 @@ export function keepCalling({
 }
 
 export interface NotedCallOptions extends Pick<CallOptions, "callers"> {
-  /** Resolves with the notes on the call once it has left. */
+  /** Resolves with the notes on the call once the call has started. */
   readonly call: () => Promise<readonly number[]>;
 }
 
-/** The same for calls on which notes are made, see {@link Driver}. */
+/** Does the same as `keepCalling`, and records notes on each call, see {@link Driver}. */
 export function keepNoting({
   callers,
   call,

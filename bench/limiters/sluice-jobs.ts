@@ -6,9 +6,9 @@ import { storeJobs } from "./store-jobs.ts";
 const KEYS = 100;
 const OF_KEY: PolicyOptions["perKey"] = { rate: "50/s" };
 
-/** Sluice's queue and worker; a job arrives when its handler starts. */
+/** Sluice's queue and worker. A job counts as arrived when its handler starts. */
 export const sluiceJobs: Contender = jobs("Sluice jobs", { isKeyed: false });
-/** The same with a key for each job, and a limit for each key. */
+/** The same with a key for each job, and a limit per key. */
 export const sluiceKeyedJobs: Contender = jobs("Sluice jobs with keys", { isKeyed: true });
 
 function jobs(title: string, { isKeyed }: { readonly isKeyed: boolean }): Contender {
@@ -22,7 +22,7 @@ function jobs(title: string, { isKeyed }: { readonly isKeyed: boolean }): Conten
     async preload({ redisUrl, build }, count) {
       const { createSluice } = await importBuild(build);
       await using sluice = createSluice({ redis: redisUrl });
-      // The bucket's rate does not matter: nothing is drawn here.
+      // The rate does not matter, because this only stores jobs and draws no slots.
       const queue = openQueue(sluice, 1);
       await storeJobs(count, (data) =>
         isKeyed

@@ -2,11 +2,11 @@ import { importBuild } from "../compare/import-build.ts";
 import type { Contender } from "./contender.ts";
 import { keepCalling } from "./keep-calling.ts";
 
-/** Calls for 100 keys in turn, under the cap and 50/s for each key. */
+/** Calls for 100 keys in turn, under the cap and a limit of 50/s for each key. */
 export const hundredKeys: Contender = keyed("Sluice, 100 keys", 100);
-/** Calls for 10 keys, whose own limits are the cap: the limit of all keys is twice as high. */
+/** Calls for 10 keys. The limits per key add up to the cap, and the limit over all keys is twice as high. */
 export const tenKeys: Contender = keyed("Sluice, 10 keys", 10, 2);
-/** The same as for 100 keys, for 10,000. */
+/** The same as `hundredKeys`, for 10,000 keys. */
 export const manyKeys: Contender = keyed("Sluice, 10,000 keys", 10_000);
 
 function keyed(title: string, keys: number, headroom = 1): Contender {

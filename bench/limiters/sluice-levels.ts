@@ -3,7 +3,7 @@ import { importBuild } from "../compare/import-build.ts";
 import type { Contender } from "./contender.ts";
 import { keepNoting } from "./keep-calling.ts";
 
-/** The limits of the part `levels`: those of all keys bind. */
+/** The limits of the part `levels`. Only the limit over all keys restricts the calls. */
 export const LEVELS = {
   all: { perSecond: 1_000, burst: 1 },
   tenant: { perSecond: 20, burst: 1, tenants: 1_000 },
@@ -14,9 +14,9 @@ const { all, tenant, endpoint } = LEVELS;
 const TENANT = { rate: `${tenant.perSecond}/s` } as const;
 const ENDPOINT = { rate: `${endpoint.perSecond}/s` } as const;
 
-/** Calls of random endpoints, under the limits of all keys and of their tenants. */
+/** Calls of random endpoints, under a limit for all keys together and a limit for each tenant. */
 export const oneLevel: Contender = levels("Sluice, one level", TENANT);
-/** The same with limits of the endpoints besides. */
+/** The same calls, with an additional limit for each endpoint. */
 export const twoLevels: Contender = levels("Sluice, two levels", [TENANT, ENDPOINT]);
 
 function levels(title: string, perKey: NonNullable<PolicyOptions["perKey"]>): Contender {
@@ -41,7 +41,7 @@ function levels(title: string, perKey: NonNullable<PolicyOptions["perKey"]>): Co
   };
 }
 
-/** The path of an endpoint by its number. */
+/** Returns the path of an endpoint by its number. */
 export function keyOf(number: number): readonly [tenant: string, endpoint: string] {
   return [`t${tenantOf(number)}`, `e${number % endpoint.perTenant}`];
 }

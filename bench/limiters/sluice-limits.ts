@@ -2,7 +2,7 @@ import { createSluice, leakyBucket, slidingLog } from "sluice";
 import type { Contender } from "./contender.ts";
 import { keepNoting } from "./keep-calling.ts";
 
-/** The limits of the part `limits`: typical ones of a language model's API. */
+/** The limits of the part `limits`: typical limits of a language model's API. */
 export const LIMITS = {
   calls: { perSecond: 500, burst: 1 },
   tokens: { perSecond: 90_000, burst: 4_000, leastOfCall: 50, mostOfCall: 300 },
@@ -10,7 +10,7 @@ export const LIMITS = {
   key: { perSecond: 5, burst: 1, keys: 1_000 },
 } as const;
 
-/** One bucket with three limits and one per key; each call has a random key and cost. */
+/** One bucket with three shared limits and one limit per key. Each call has a random key and cost. */
 export const sluiceLimits: Contender = {
   title: "Sluice, many limits",
   async connect({ redisUrl, callers }) {

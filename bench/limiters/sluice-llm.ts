@@ -3,13 +3,13 @@ import { importBuild } from "../compare/import-build.ts";
 import type { Contender } from "./contender.ts";
 import { keepCalling } from "./keep-calling.ts";
 
-/** How long a call runs: its lease is released after this time. */
+/** The duration of a call. Its lease is released after this time. */
 const CALL_MS = 20;
 const TOKENS = { least: 50, most: 300 } as const;
 
 /**
- * Calls, tokens and concurrency, as an API of a language model limits them. The cap counts calls; the other limits
- * grow with it, so that they never bind.
+ * Limits calls, tokens and concurrency, as a language model's API does. The cap counts calls. The other limits grow
+ * with the cap, so that they never restrict the calls.
  */
 export const sluiceLlm: Contender = {
   title: "Sluice, calls, tokens and concurrency",

@@ -1,5 +1,5 @@
 const PER_ROUND_TRIP = 1_000;
-/** The server stores some batches while others are written; more at once gain nothing. */
+/** The number of concurrent batches. The server stores some batches while others are written; more are not faster. */
 const AT_ONCE = 4;
 
 /** Stores numbered jobs in batches of a thousand, in no particular order. */

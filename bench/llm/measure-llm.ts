@@ -1,6 +1,6 @@
 /**
- * The presets of `sluice/llm` against fake providers, which count as the real ones do and block callers that exceed a
- * limit.
+ * Measures the presets of `sluice/llm` against fake providers. They count in the same way as the real providers, and
+ * block callers that exceed a limit.
  */
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -21,15 +21,15 @@ const CALLER = fileURLToPath(
 const PROCESSES = 4;
 const AT_ONCE = 25;
 /**
- * The number of answers after which estimates are judged. The figures are measured once the calls that waited then have
- * ended.
+ * The number of answers after which estimates are judged. The figures start once the calls that waited at that time
+ * have ended.
  */
 const LEARNING = 100;
-/** The length of the providers' minute in this benchmark. */
+/** The length of the providers' minute in this benchmark, in seconds. */
 const PERIOD_S = 3;
 /**
- * The units that may start at once come back within a period of the log beside them. Over whole periods, the share is
- * exact.
+ * The seconds that the preset's sliding log covers. Units that start in a burst are available again within this time,
+ * so the used share is exact over whole periods of the log.
  */
 const LOG_S = PERIOD_S * (1 + 1 / 60);
 
@@ -199,7 +199,7 @@ function sumOf(reports: readonly LlmCallerReport[], unit: string): EstimateError
   }));
 }
 
-/** Of the unit that is estimated worst. */
+/** Returns the figure of the unit with the worst estimates. */
 function worst(
   errors: readonly EstimateErrors[],
   figureOf: (of: EstimateErrors) => number,

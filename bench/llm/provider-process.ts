@@ -1,4 +1,4 @@
-/** A fake of an LLM API in a process of its own: `provider-process.ts <ProviderConfig as JSON>`. */
+/** A fake LLM API in a separate process: `provider-process.ts <ProviderConfig as JSON>`. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
@@ -9,20 +9,20 @@ const KINDS = { flowing, sliding, windowed };
 
 export interface ProviderConfig {
   readonly provider: Provider;
-  /** By unit: how it counts, how many, in how many seconds. */
+  /** The quotas of each unit: the kind of count, the amount, and the period in seconds. */
   readonly quotas: Readonly<Record<string, readonly QuotaGiven[]>>;
 }
 
 export type QuotaGiven = readonly [kind: keyof typeof KINDS, count: number, perS: number];
 
-/** What the provider says when it is asked. */
+/** The provider's report, on request. */
 export interface ProviderSays {
   readonly answers: number;
   readonly refusals: readonly string[];
-  /** The amount since the last report, by unit, and its time in seconds. */
+  /** The amount of each unit that was used since the last report; `seconds` is the time since then. */
   readonly taken: Readonly<Record<string, number>>;
   readonly seconds: number;
-  /** The longest standstill since the last report. */
+  /** The longest time since the last report for which the process was blocked. */
   readonly stillMs: number;
 }
 

@@ -5,7 +5,7 @@ import type { Bench } from "../fleet/run-load.ts";
 import { formatNumber, rowOf } from "../promises.ts";
 import type { Row, Table } from "../table.ts";
 
-/** The small backlog that the large one is compared with. */
+/** The number of jobs in the small backlog, with which the large one is compared. */
 const SMALL = 1_000;
 const TENANTS = 100;
 const RATE = 200;
@@ -19,13 +19,13 @@ interface Order {
 interface Backlog {
   readonly storedPerSecond: number;
   readonly bytes: number;
-  /** From a slot's time to the start of its handler, in ms. */
+  /** The time from a slot to the start of its job's handler, in ms. */
   readonly medianMs: number;
   readonly p99Ms: number;
   readonly commands: number;
 }
 
-/** Measures what a long backlog costs, and whether its length has an effect. */
+/** Measures the cost of a long backlog, and whether its length has an effect. */
 export async function measureBacklog(bench: Bench, flags: Flags): Promise<Table[]> {
   if (!flags.contenders.includes("sluice")) return [];
   const tables: Table[] = [];
@@ -81,7 +81,10 @@ async function fill({ redis, redisUrl }: Bench, size: number, tenants: number): 
   };
 }
 
-/** Redis, which is the bucket's clock, and this process read the same clock of the machine. */
+/**
+ * Measures how late jobs start. Redis, which sets the bucket's clock, and this process use the same clock of the
+ * machine.
+ */
 async function startSome(sluice: Sluice, queue: Queue<Order>, count: number): Promise<number[]> {
   const lateMs: number[] = [];
   await new Promise<void>((resolve) => {

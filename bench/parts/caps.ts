@@ -20,12 +20,15 @@ const CASES: readonly Case[] = [
 ];
 const JOBS_AT_ONCE = 100;
 const FEWEST_CALLERS = 200;
-/** More callers than a horizon's slots, so that work always waits; far more would only measure the callers' garbage. */
+/**
+ * The number of callers is the cap × this many seconds. That is more than the slots of a horizon, so that calls always
+ * wait. Many more callers would only measure their garbage collection.
+ */
 const BACKLOG_SECONDS = 0.15;
-/** A peer that cannot reach its cap gets slower when more callers wait. */
+/** The most callers of a peer, because a peer that cannot reach its cap gets slower when more callers wait. */
 const MOST_CALLERS_OF_PEERS = 1_000;
 
-/** Runs each limiter under each cap, in turns, so that a busy spell of the machine affects all of them. */
+/** Runs each limiter under each cap, alternately, so that load from other processes affects all of them. */
 export async function measureCaps(bench: Bench, flags: Flags): Promise<Table[]> {
   const { effort, contenders, caps } = flags;
   const tables: Table[] = [];

@@ -11,7 +11,10 @@ import type { Row, Table } from "../table.ts";
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** What a new process loads: each in a process of its own, by turns. A queue loads BullMQ when it is made. */
+/**
+ * The code that a new process loads. Each runs in a separate process, alternately. A queue loads BullMQ when it is
+ * created.
+ */
 const LOADED = {
   sluice: 'await import("sluice");',
   withQueue: 'await import("sluice"); createRequire(`${process.cwd()}/`)("bullmq");',
@@ -20,13 +23,13 @@ const LOADED = {
 } as const;
 type Loaded = keyof typeof LOADED;
 
-/** Of the time from the `import` until it is done. */
+/** The cost from the start of the `import` until it is done. */
 interface Cost {
   readonly wallMs: number;
   readonly cpuMs: number;
 }
 
-/** How long the first import of the built package takes, beside that of BullMQ. */
+/** Measures how long the first import of the built package takes, compared with that of BullMQ. */
 export async function measureImports(_bench: Bench, { effort }: Flags): Promise<Table[]> {
   const costs: Record<Loaded, Cost[]> = { sluice: [], withQueue: [], bullmq: [], ioredis: [] };
   for (let turn = 0; turn < effort.imports; turn += 1) {

@@ -15,8 +15,9 @@ interface Case {
 }
 
 /**
- * Limits per key, and limits as an API of a language model has them, beside what comes closest with a peer. Bottleneck
- * counts no tokens. The queue of rate-limiter-flexible has neither keys beside a shared limit nor concurrency.
+ * Compares limits per key, and the limits of a language model's API, with the closest feature of each peer.
+ * Bottleneck counts no tokens. The queue of rate-limiter-flexible has no keys next to a shared limit, and no
+ * concurrency limit.
  */
 const CASES: readonly Case[] = [
   {
@@ -52,7 +53,7 @@ const FIGURES: readonly {
   { figure: "fairness between replicas", digits: 3, valueOf: ({ fairness }) => fairness },
 ];
 
-/** Measures limits per key and limits of a language model beside the peers, one after the other. */
+/** Measures limits per key and the limits of a language model, for Sluice and for its peers, one after the other. */
 export async function measureEveryday(bench: Bench, flags: Flags): Promise<Table[]> {
   const tables: Table[] = [];
   for (const { title, cap, contenders } of CASES) {

@@ -25,7 +25,10 @@ interface Started {
   end(): Promise<void>;
 }
 
-/** Measures jobs of many groups with the cap out of reach: lanes beside GroupMQ, which does a group's jobs one by one. */
+/**
+ * Measures jobs of many groups with the cap out of reach. Compares lanes with GroupMQ, which runs the jobs of a group
+ * one by one.
+ */
 export async function measureGroups(bench: Bench, flags: Flags): Promise<Table[]> {
   if (!flags.contenders.includes("sluice")) return [];
   const jobs = JOBS_PER_SECOND * flags.effort.throughputSeconds;

@@ -7,7 +7,7 @@ import type { Table } from "../table.ts";
 
 const CAPS = [1_000, 5_000];
 const OUT_OF_REACH = 10_000_000;
-/** The rate at which the CPU of a worker is measured. */
+/** The rate of jobs while the CPU of a worker is measured, in jobs a second. */
 const PACED = 1_000;
 const WORKERS = 4;
 const JOBS_AT_ONCE = 300;
@@ -19,7 +19,7 @@ const PROMISED = {
   cpuOfPlain: { atMost: 1.6 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
-/** Measures jobs through `sluice.queue` and `sluice.worker`, and through BullMQ alone. */
+/** Compares jobs through `sluice.queue` and `sluice.worker` with jobs through BullMQ alone. */
 export async function measureJobs(bench: Bench, flags: Flags): Promise<Table[]> {
   const tables: Table[] = [];
   if (flags.caps === undefined) tables.push(await measureThroughput(bench, flags));
@@ -30,7 +30,10 @@ export async function measureJobs(bench: Bench, flags: Flags): Promise<Table[]> 
   return tables;
 }
 
-/** In turns, because a machine's speed drifts by more than the two differ; as medians, because one run may be disturbed. */
+/**
+ * Measures both alternately, because the machine's speed varies by more than their difference. Reports medians,
+ * because one run may be disturbed.
+ */
 async function measureThroughput(bench: Bench, { effort }: Flags): Promise<Table> {
   const startUpSeconds = 0.5;
   const load = { cap: OUT_OF_REACH, replicas: WORKERS, callers: JOBS_AT_ONCE, startUpSeconds };
@@ -84,7 +87,9 @@ async function measureCap(bench: Bench, { effort }: Flags, cap: number): Promise
   };
 }
 
-/** In turns with BullMQ's worker, to which jobs come one after the other at the same rate; a long start-up warms the code. */
+/**
+ * Measures alternately with BullMQ's worker, which gets single jobs at the same rate. A long start-up warms the code.
+ */
 async function measureCpu(bench: Bench, { effort }: Flags): Promise<Table> {
   const seconds = effort.throughputSeconds;
   const startUpSeconds = effort.seconds;

@@ -7,31 +7,37 @@ import type { Bench } from "../fleet/run-load.ts";
 import { formatNumber, rowOf } from "../promises.ts";
 import type { Row, Table } from "../table.ts";
 
-/** A key is kept until it has drained and for a minute more: longer than it takes to call a million keys. */
+/**
+ * Redis keeps a key until its limit has drained, and for one more minute. That is longer than calling a million keys
+ * takes.
+ */
 const HELD = { name: "held", rate: "1/h", mostKeptSeconds: 3_600 + 60 } as const;
-/** These keys are called first and have to be gone when their time is over. */
+/** These keys are called first, and must be removed when their time is over. */
 const SAMPLE = {
   name: "sample",
   rate: "5/s",
   tenant: leakyBucket("50/s", { burst: 10 }),
   keys: 1_000,
 } as const;
-/** Paths: this many endpoints for each tenant, with limits of both. They are kept as long as keys of one name. */
+/**
+ * Paths as keys: this many endpoints for each tenant, with limits of both. Redis keeps them as long as keys of one
+ * name.
+ */
 const PATHS = { name: "paths", perTenant: 10, tenant: leakyBucket("10/h", { burst: 10 }) } as const;
 const CALLERS = 500;
 const SCANNED_AT_ONCE = 1_000;
-/** Redis removes expired keys with some delay. */
+/** The longest delay with which Redis removes expired keys. */
 const SWEEP_MS = 30_000;
 const LOOK_MS = 250;
 
 interface Lifetimes {
   readonly keys: number;
-  /** -1 if some key has no end. */
+  /** The shortest remaining lifetime of a key; -1 if a key never expires. */
   readonly leastMs: number;
   readonly mostMs: number;
 }
 
-/** Measures the size of keys after one call each, and that they expire. */
+/** Measures the size of keys after one call each, and checks that they expire. */
 export async function measureKeys(bench: Bench, flags: Flags): Promise<Table[]> {
   if (!flags.contenders.includes("sluice")) return [];
   const { redis, redisUrl } = bench;
@@ -50,7 +56,7 @@ export async function measureKeys(bench: Bench, flags: Flags): Promise<Table[]> 
   const paths = Math.ceil(keys / PATHS.perTenant);
   const heldNames = await heldRows(redis, ofNames, { keys, keyOf: (number) => `key-${number}` });
   const left = await sampleRows(redis, sample, { sampleEndsMs, isAwaited: !flags.isQuick });
-  // Among a million other keys, the growth of Redis' own tables would count as that of a few.
+  // Starts with an empty Redis. Otherwise the growth of Redis's own tables would count as memory of a few keys.
   await redis.flushall();
   return [
     {
@@ -124,7 +130,7 @@ async function touch(bucket: Bucket, keys: number, keyOf: Touched["keyOf"]): Pro
   await Promise.all(Array.from({ length: CALLERS }, touchSome));
 }
 
-/** Reads the lifetimes of the keys' state only; the bucket's own state outlives an idle hour. */
+/** Reads the lifetimes of the keys' state only, because the bucket's own state is kept for an idle hour. */
 async function lifetimesOf(redis: Redis, bucket: string): Promise<Lifetimes> {
   let keys = 0;
   let leastMs = Infinity;
@@ -141,7 +147,7 @@ async function lifetimesOf(redis: Redis, bucket: string): Promise<Lifetimes> {
   return { keys, leastMs, mostMs };
 }
 
-/** Counts the keys that are left. */
+/** Counts the keys that still exist after their time, once Redis has had time to remove them. */
 async function countLeft(redis: Redis, bucket: string): Promise<number> {
   const deadlineMs = performance.now() + SWEEP_MS;
   for (;;) {

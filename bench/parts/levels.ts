@@ -11,16 +11,16 @@ import type { Row, Table } from "../table.ts";
 const REPLICAS = 4;
 const CALLERS = 200;
 const SECOND_MS = 1_000;
-/** The two take turns, so that a busy spell of the machine does not affect only one of them. */
+/** One and two levels alternate, so that load from other processes does not affect only one of them. */
 const TURNS = ["one", "two", "two", "one"] as const;
 
-/** One call: whose it was, and when its slot was booked for on the clock of Redis. */
+/** One call: the number of its endpoint, and the time of its slot on the clock of Redis. */
 interface Call {
   readonly endpoint: number;
   readonly bookedAtMs: number;
 }
 
-/** Measures what limits of endpoints add to those of all keys and of tenants. */
+/** Measures the additional cost of limits for endpoints, next to those for all keys and for tenants. */
 export async function measureLevels(bench: Bench, { effort, contenders }: Flags): Promise<Table[]> {
   if (!contenders.includes("sluice")) return [];
   const { all, tenant, endpoint } = LEVELS;
@@ -60,7 +60,7 @@ export async function measureLevels(bench: Bench, { effort, contenders }: Flags)
   ];
 }
 
-/** By how much any of all runs exceeded the bound of a level, over all of its keys. */
+/** Creates rows with the largest excess over the bound of each level, over all runs and keys. */
 function overRows(runs: readonly (readonly Call[])[]): Row[] {
   const { all, tenant, endpoint } = LEVELS;
   const levels: readonly (readonly [string, Leaky, (call: Call) => number])[] = [

@@ -11,7 +11,7 @@ const REPLICAS = 4;
 const CALLERS = 200;
 const SECOND_MS = 1_000;
 
-/** One call: when it left on this machine's clock, and when its slot was booked for on that of Redis. */
+/** One call: when it started on this machine's clock, and the time of its slot on the clock of Redis. */
 interface Call {
   readonly key: number;
   readonly tokens: number;
@@ -19,7 +19,7 @@ interface Call {
   readonly bookedAtMs: number;
 }
 
-/** Measures one bucket with three limits, and one more for each of a thousand keys. */
+/** Measures one bucket with three limits, and one more limit for each of a thousand keys. */
 export async function measureLimits(bench: Bench, { effort, contenders }: Flags): Promise<Table[]> {
   if (!contenders.includes("sluice")) return [];
   const load = { cap: LIMITS.calls.perSecond, replicas: REPLICAS, callers: CALLERS };
@@ -41,7 +41,10 @@ export async function measureLimits(bench: Bench, { effort, contenders }: Flags)
   ];
 }
 
-/** The limit that binds is the one with the largest share used. */
+/**
+ * Creates rows with the used share of each limit. The limit with the largest share is the one that restricts the
+ * calls.
+ */
 function shareRows(all: readonly Call[], outcome: RawOutcome): Row[] {
   const { calls, tokens, log } = LIMITS;
   const seconds = (outcome.toMs - outcome.fromMs) / SECOND_MS;
@@ -102,7 +105,7 @@ function windowRows(all: readonly Call[]): Row[] {
   ];
 }
 
-/** The keys' limits do not bind; this checks that no key got more than its limit allows. */
+/** Checks that no key got more than its limit allows. The limits per key are not meant to restrict the calls. */
 function keyRows(all: readonly Call[]): Row[] {
   const { key } = LIMITS;
   const byKey = byKeyOf(all);

@@ -1,6 +1,6 @@
 import { createSluice, type Slot } from "sluice";
 
-/** Measured in a process of its own, whose heap holds nothing else. */
+/** The report of a separate process, whose heap contains nothing else. */
 export interface MemoryReport {
   readonly bytesPerCaller: number;
   readonly startedInOrder: boolean;
@@ -17,7 +17,7 @@ async function probe(redisUrl: string): Promise<MemoryReport> {
   await bucket.draw();
   const waits: Promise<Slot>[] = Array.from({ length: CALLERS });
 
-  // All in one tick, so that no call starts before they are measured.
+  // Makes all calls in one tick, so that no call starts before the measurement.
   const callerBytes = bytesOf(() => {
     for (let caller = 0; caller < CALLERS; caller++) waits[caller] = bucket.draw();
   });

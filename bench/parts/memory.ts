@@ -7,7 +7,10 @@ import type { MemoryReport } from "./memory-probe.ts";
 
 const PROBE = fileURLToPath(new URL("./memory-probe.ts", import.meta.url));
 
-/** Measures the memory of 100,000 waiting callers in one process, whether they leave in order, and the memory of a bucket. */
+/**
+ * Measures the memory of 100,000 waiting callers in one process, checks that they start in order, and measures the
+ * memory of a bucket.
+ */
 export async function measureMemory({ redis, redisUrl }: Bench): Promise<Table[]> {
   await redis.flushall();
   const { bytesPerCaller, startedInOrder, bytesPerBucket } = await probe(redisUrl);

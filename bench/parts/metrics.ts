@@ -32,28 +32,28 @@ const WARM_UP = 10;
 const BUCKETS = 1_000;
 const SCRAPES = 15;
 const NEVER_MS = 3_600_000;
-/** The draws of each bucket before its activity is reported, and again after the report is complete. */
+/** The draws of each bucket before its activity is reported, and again after that report. */
 const DRAWS = 25;
 const REST_MS = 11_500;
-/** The least promised share of the draws without metrics. */
+/** The promised minimum for the draws with metrics ÷ the draws without them. */
 const LEAST = 0.99;
 
-/** Draws in one turn, by second of time and by second of CPU. */
+/** The draws of one turn, per second of time and per second of CPU. */
 interface Turn {
   readonly perSecond: number;
   readonly perCpuSecond: number;
 }
 
-/** The turns with the feature ÷ those without. */
+/** The figures of the turns with the feature ÷ those without it. */
 interface Compared extends Turn {
-  /** The additional CPU time of a draw. */
+  /** The additional CPU time per draw. */
   readonly addedUs: number;
 }
 
 /**
  * Measures the cost of counting the calls of a process, with the cap out of reach. Two sluices of one process take
- * turns, and each turn is compared with the one beside it. The first sluice is counted in one half of the turns, and
- * the second in the other half, because the order of creation matters too. Then measures a scrape.
+ * turns, and each turn is compared with the turn next to it. The first sluice is counted in one half of the turns, and
+ * the second in the other half, because the order of creation also has an effect. Then measures a scrape of the metrics.
  */
 export async function measureMetrics({ redisUrl }: Bench, { effort }: Flags): Promise<Table[]> {
   const turns = 20 * effort.rounds;
@@ -118,7 +118,7 @@ export async function measureMetrics({ redisUrl }: Bench, { effort }: Flags): Pr
 type Enable = (sluice: Sluice) => unknown;
 type Run = <Result>(draw: () => Promise<Result>) => Promise<Result>;
 
-/** The callers are part of a trace, whether it is sampled or not. Nothing exports the spans. */
+/** Runs the callers inside a trace, whether it is sampled or not. The spans are not exported. */
 async function inTrace<Result>(
   sampler: Sampler,
   measure: (run: Run) => Promise<Result>,
@@ -137,7 +137,7 @@ interface Comparison {
   readonly run?: Run | undefined;
 }
 
-/** The median of all turns with the feature ÷ those without. */
+/** Returns the median of all turns with the feature ÷ those without it. */
 async function compare(redis: string, turns: number, given: Comparison): Promise<Compared> {
   const found = [
     await takeTurns(redis, { at: 0, turns, ...given }),
@@ -155,7 +155,7 @@ async function compare(redis: string, turns: number, given: Comparison): Promise
   };
 }
 
-/** The result of each turn of the counted sluice ÷ that of the other. */
+/** Returns, for each turn, the result of the counted sluice ÷ that of the other sluice. */
 async function takeTurns(
   redis: string,
   { at: counted, turns, enable, run = (draw) => draw() }: Comparison & { at: 0 | 1; turns: number },
@@ -204,8 +204,9 @@ async function drawFor(bucket: Bucket): Promise<Turn> {
 }
 
 /**
- * Measures a report of all buckets, in this process and in Redis, ÷ their draws of a second. The rate of the last ten
- * seconds ends after ten seconds, and is reported then, while nothing else happens.
+ * Measures the cost of reporting all buckets, in this process and in Redis, ÷ the cost of their draws in one second.
+ * A report follows ten seconds after the draws, because the rate of the last ten seconds changes then. Nothing else
+ * happens at that time.
  */
 async function measureReports(url: string): Promise<Table> {
   const redis = new Redis(url);

@@ -8,10 +8,13 @@ import type { Table } from "../table.ts";
 const OUT_OF_REACH = 10_000_000;
 const CALLERS = 2_000;
 const PROMISED_DRAWS = 1_000_000;
-/** Recording each of a million arrivals a second would take part of the measured time. */
+/**
+ * Only one of this many arrivals is recorded, because recording a million arrivals a second would take part of the
+ * measured time.
+ */
 const EVERY = 1_000;
 
-/** Measures how many calls a second one process can start when no cap holds it back. */
+/** Measures how many calls a second one process can start when no cap limits it. */
 export async function measureOutOfReach(bench: Bench, flags: Flags): Promise<Table[]> {
   const { contenders, effort } = flags;
   const perSecond: Partial<Record<Compared, number>> = {};

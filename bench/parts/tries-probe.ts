@@ -7,15 +7,15 @@ import { watchRedisCost, type RedisCost } from "../fleet/redis-cost.ts";
 
 export type Asked = "sluice" | "rate-limiter-flexible" | "rate-limiter-flexible-remembering";
 
-/** What one process asks for, and for how long. */
+/** What one process tries, and for how long. */
 export interface TriesSetup {
   readonly redisUrl: string;
   readonly limiter: Asked;
   /** The folder of the built package that runs. Defaults to this working tree. */
   readonly build?: string | undefined;
-  /** The number of keys of each call, side by side. */
+  /** The number of keys that each call has at once. */
   readonly names: number;
-  /** The number of values of each of these keys. */
+  /** The number of different values of each of these keys. */
   readonly keys: number;
   /** The calls allowed per key and window. */
   readonly max: number;
@@ -26,20 +26,25 @@ export interface TriesSetup {
 }
 
 export interface TriesReport {
-  /** Counted in the measured time. */
+  /** The number of calls in the measured time. */
   readonly calls: number;
   readonly refused: number;
   readonly seconds: number;
   readonly cost: RedisCost;
   /** User and system time of this process in the measured time. */
   readonly cpuUs: number;
-  /** In the whole run: the most calls allowed to one key in one window ÷ its limit. */
+  /** The most calls that were allowed to one key in one window ÷ its limit, in the whole run. */
   readonly fullestWindow: number;
-  /** In the whole run: the allowed calls ÷ the limit of all windows with an allowed call; of several keys, for each. */
+  /**
+   * The allowed calls ÷ the sum of the limits of all windows with an allowed call, in the whole run. A call with
+   * several keys counts once for each key.
+   */
   readonly used: number;
 }
 
-/** Resolves with the window of each of its keys in which a call was allowed, or undefined if it was refused. */
+/**
+ * Tries one call. Resolves with the current window of each of its keys, or with undefined if the call was refused.
+ */
 type Ask = (keys: readonly number[]) => Promise<readonly number[] | undefined>;
 
 interface Asker {
@@ -70,12 +75,12 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
       if (found === undefined) refused += 1;
       else for (const [index, key] of keys.entries()) windows.add(index, key, found[index]!);
       nowMs = performance.now();
-      // Answers from the process's memory come immediately, so without this nothing else would run.
+      // Replies from the process's memory come immediately, so without this pause no other work would run.
       if (nowMs >= turnEndsMs(nowMs)) await nextTurn();
     }
   }
 
-  /** When this turn of the event loop has lasted long enough; shared by all callers. */
+  /** Returns when this turn of the event loop has lasted long enough. All callers share the turn. */
   function turnEndsMs(nowMs: number): number {
     if (turnBeganMs === undefined) {
       turnBeganMs = nowMs;
@@ -86,7 +91,7 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
     return turnBeganMs + LONGEST_TURN_MS;
   }
 
-  /** Resolves when all calls have their answers, so that the work of Redis belongs to the counted calls. */
+  /** Resolves when all calls have their replies, so that all work of Redis belongs to counted calls. */
   async function askFor(lastsSeconds: number): Promise<number> {
     const startMs = performance.now();
     const untilMs = startMs + lastsSeconds * 1_000;
@@ -136,7 +141,7 @@ async function openSluice(setup: TriesSetup): Promise<Asker> {
   };
 }
 
-/** It has no limiter of several keys: a call consumes from one for each, all at once. */
+/** Opens the peer. It has no limiter for several keys, so a call consumes from one limiter per key, all at once. */
 function openPeer({ redisUrl, limiter, names, max, windowSeconds }: TriesSetup): Asker {
   const redis = new Redis(redisUrl);
   const limiters = NAMES.slice(0, names).map(
@@ -154,7 +159,7 @@ function openPeer({ redisUrl, limiter, names, max, windowSeconds }: TriesSetup):
 
   async function consume(index: number, key: number): Promise<number | undefined> {
     try {
-      // Its windows begin with their first call.
+      // The peer's windows begin with their first call.
       const { isFirstInDuration } = await limiters[index]!.consume(`k${key}`);
       if (isFirstInDuration) windowsOf[index]!.set(key, (window += 1));
       return windowsOf[index]!.get(key);
@@ -176,7 +181,10 @@ function openPeer({ redisUrl, limiter, names, max, windowSeconds }: TriesSetup):
   };
 }
 
-/** Answers for one key come in the order in which Redis gave them, so one window per key is enough. */
+/**
+ * Counts the calls per window. Replies for one key come in the order in which Redis sent them, so one open window per
+ * key is enough.
+ */
 function countWindows({ names, keys, max }: TriesSetup): {
   add(index: number, key: number, window: number): void;
   sum(): Pick<TriesReport, "fullestWindow" | "used">;

@@ -69,7 +69,7 @@ const CASES: readonly Case[] = [
 
 type Reports = Partial<Record<Asked, TriesReport>>;
 
-/** Measures `tryDraw` beside rate-limiter-flexible's `consume`, on fixed windows of the same length and size. */
+/** Compares `tryDraw` with rate-limiter-flexible's `consume`, on fixed windows of the same length and size. */
 export async function measureTries(bench: Bench, { effort, contenders }: Flags): Promise<Table[]> {
   const tables: Table[] = [];
   for (const each of CASES) {
@@ -94,7 +94,7 @@ export async function measureTries(bench: Bench, { effort, contenders }: Flags):
   return tables;
 }
 
-/** Also runs a peer that remembers refusals, which shows the effect of that alone. */
+/** Adds a peer that caches refusals, which shows the effect of that cache alone. */
 function askedIn({ isRefusing }: Case, contenders: Flags["contenders"]): Asked[] {
   const asked: Asked[] = [];
   if (contenders.includes("sluice")) asked.push("sluice");
@@ -160,14 +160,14 @@ function row(
   };
 }
 
-/** The same figure ÷ the peer's. */
+/** Creates a row with Sluice's figure ÷ the peer's. */
 function ratioRow(reports: Reports, figure: string, valueOf: Figure, bound: Bound): Row {
   const { "rate-limiter-flexible": peer } = reports;
   const ofPeer = (report: TriesReport): number => (peer ? valueOf(report) / valueOf(peer) : NaN);
   return row(reports, figure, ofPeer, peer && { bound, digits: 2 });
 }
 
-/** Runs one process that asks. */
+/** Runs one process that tries calls. */
 export async function probe(setup: TriesSetup): Promise<TriesReport> {
   const child = fork(PROBE, [JSON.stringify(setup)]);
   return new Promise((resolve, reject) => {

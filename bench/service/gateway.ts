@@ -1,4 +1,4 @@
-/** A forward beside Portkey's gateway, in turns, with the requests that both take. */
+/** Compares a forward with Portkey's gateway, alternately, with requests that both accept. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
@@ -13,7 +13,7 @@ import { compare, load, type Requests } from "./wrk.ts";
 const PATH = "/v1/chat/completions";
 const BODY = JSON.stringify({ model: "m", messages: [{ role: "user", content: "How are you?" }] });
 
-/** It is no dependency: `PORTKEY_GATEWAY` names the file that starts it. */
+/** Portkey's gateway is not a dependency: `PORTKEY_GATEWAY` names the file that starts it. */
 export async function measureGateway({ redisUrl }: Bench, { effort }: Flags): Promise<Table[]> {
   const { PORTKEY_GATEWAY: file } = process.env;
   if (file === undefined) {

@@ -1,4 +1,4 @@
-/** The HTTP service beside a plain route and a bare proxy, in turns; `wrk` sends the requests. */
+/** Compares the HTTP service with a plain route and a bare proxy, alternately. `wrk` sends the requests. */
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
@@ -29,7 +29,7 @@ export async function measureService({ redisUrl }: Bench, { effort }: Flags): Pr
     const body = `return '{}'`;
     const tries = to(`${sluice}/v1/buckets/tries/try`, 200, body);
     const oneKey = await compare(tries, to(plain, 200, body), rounds);
-    // Calls that were in progress at the end of the last turn are given back.
+    // Waits until the unused slots of the last turn's unfinished calls have been returned.
     await pause(500);
     const before = await servers.ask("drawn");
     const exact = await load(tries);

@@ -1,4 +1,4 @@
-/** The processes of the parts about HTTP. */
+/** Starts the server processes of the parts about HTTP. */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -13,8 +13,8 @@ export interface Servers {
 }
 
 /**
- * `role` is "upstream", or the URL of the upstream of those that are compared.
- * `build` is the folder of the built package that serves, and defaults to this working tree.
+ * `role` is "upstream", or, for the compared servers, the URL of their upstream. `build` is the folder of the built
+ * package that serves, and defaults to this working tree.
  */
 export async function start(redisUrl: string, role: string, build?: string): Promise<Servers> {
   const args = build === undefined ? [redisUrl, role] : [redisUrl, role, build];

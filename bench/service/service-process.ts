@@ -1,4 +1,4 @@
-/** The servers that are compared, in one process: a plain route, a bare proxy, and those of Sluice. */
+/** Runs the compared servers in one process: a plain route, a bare proxy, and Sluice's servers. */
 import replyFrom from "@fastify/reply-from";
 import Fastify from "fastify";
 import { createServer as createHttp, type ServerResponse } from "node:http";
@@ -8,19 +8,19 @@ import { importBuild } from "../compare/import-build.ts";
 import { createMachineClock } from "../fleet/machine-clock.ts";
 import { EVERY_MS } from "./streams.ts";
 
-/** The results that it reports on request, by name. */
+/** The results that the process reports on request, by name. */
 export interface Answers {
   readonly ready: {
     readonly plain: string;
     readonly bare: string;
     readonly sluice: string;
   };
-  /** How much of the bucket of tries was drawn. */
+  /** The units that were drawn from the bucket of tries. */
   readonly drawn: number;
   readonly waiting: number;
   /** User and system time of the process since it started. */
   readonly cpuUs: number;
-  /** After a garbage collection. */
+  /** Memory in use after a garbage collection. */
   readonly memory: { readonly rss: number; readonly heap: number };
 }
 
@@ -31,7 +31,10 @@ const [redis = "", role = "", build] = process.argv.slice(2);
 if (role === "upstream") await serveUpstream();
 else await serve();
 
-/** An API that answers each request with a short JSON, or below `/stream` with events that say when they were sent. */
+/**
+ * Serves an API that answers each request with a short JSON. Below `/stream`, it sends events with their sending
+ * time.
+ */
 async function serveUpstream(): Promise<void> {
   const body = JSON.stringify({ id: "1", object: "answer", text: "x".repeat(200) });
   const headers = { "content-type": "application/json", "content-length": body.length };

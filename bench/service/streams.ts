@@ -1,13 +1,16 @@
-/** Many streams of events at once: the delay of each event, straight from the upstream and through a forward. */
+/**
+ * Opens many event streams at once, and measures the delay of each event, directly from the upstream and through a
+ * forward.
+ */
 import { Agent, get } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
 import { createMachineClock } from "../fleet/machine-clock.ts";
 
 export const STREAMS = 1_000;
-/** How often each stream of the upstream has an event. */
+/** The interval of the events in each stream of the upstream. */
 export const EVERY_MS = 100;
 
-/** How long events took. */
+/** The delays of events. */
 export interface Delays {
   readonly events: number;
   readonly p50Ms: number;
@@ -40,7 +43,7 @@ export async function measureStreams(url: string, seconds: number): Promise<Dela
           .on("error", () => {});
       });
       asking.on("error", () => {});
-      // Spreads their events over time.
+      // Opens the streams a little apart, so that their events are spread over time.
       if (each % 10 === 0) await pause(1);
     }
     while (open < STREAMS) await pause(10);

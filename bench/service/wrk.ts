@@ -1,4 +1,4 @@
-/** The results of `wrk` for a server. */
+/** Runs `wrk` against a server, and reads its results. */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -16,17 +16,17 @@ export interface Load {
   readonly refused: number;
 }
 
-/** Requests, all alike unless `body` is random. */
+/** The requests that `wrk` sends. They are all equal unless `body` is random. */
 export interface Requests {
   readonly url: string;
   readonly connections: number;
-  /** The end of a function of Lua: `return '{}'`. */
+  /** The end of a Lua function that returns the body: `return '{}'`. */
   readonly body: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly seconds: number;
 }
 
-/** Two ways in turns; the median of the ratios, and the last of each. */
+/** Measures two ways alternately. Returns the median of the ratios, and the last result of each. */
 export async function compare(
   mine: Requests,
   theirs: Requests,

@@ -10,10 +10,10 @@ import { LOCAL, openProducer, startReceiver, startSender, warmUp, type Receiver 
 const ENDPOINTS = 500;
 const DEAD = 20;
 const SLOW = 20;
-/** Webhooks a second to all endpoints together, one after the other. */
+/** The webhooks a second to all endpoints together, sent one after the other. */
 const RATE = 100;
 const TICK_MS = 10;
-/** Nothing listens there. */
+/** No server listens at this URL. */
 const DEAD_URL = "http://127.0.0.1:9";
 
 interface Latency {
@@ -21,7 +21,10 @@ interface Latency {
   readonly p99Ms: number;
 }
 
-/** How long the webhooks of good endpoints take from `send` until they arrive, with and without bad ones; in turns. */
+/**
+ * Measures the time from `send` to the arrival for webhooks of good endpoints, with and without bad ones,
+ * alternately.
+ */
 export async function measureBadEndpoints(bench: Bench, { effort }: Flags): Promise<Table> {
   const receiver = await startReceiver();
   const withBad: Latency[] = [];
@@ -37,7 +40,7 @@ export async function measureBadEndpoints(bench: Bench, { effort }: Flags): Prom
     figure,
     values: { sluice: formatNumber(of(latencies, what), 1) },
   });
-  // By turns, since other load comes and goes within seconds.
+  // Compares the turns in pairs, because load from other processes changes within seconds.
   const ratio = median(withBad.map(({ p99Ms }, turn) => p99Ms / without[turn]!.p99Ms));
   return {
     title: `${ENDPOINTS} endpoints, of which ${DEAD} are dead and ${SLOW} never answer, ${RATE} webhooks a second`,
@@ -77,7 +80,7 @@ async function run(
   const nowMs = createMachineClock();
   const sending: Promise<unknown>[] = [];
   const beganMs = nowMs();
-  // The bad endpoints are detected in the first seconds.
+  // Skips the first two seconds, in which the bad endpoints are detected.
   const countedMs = beganMs + 2_000;
   for (let sent = 0; nowMs() < countedMs + seconds * 1_000;) {
     for (const due = ((nowMs() - beganMs) * RATE) / 1_000; sent < due; sent++) {

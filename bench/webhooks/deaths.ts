@@ -12,7 +12,7 @@ const CONCURRENCY = 50;
 const LOOK_EVERY_MS = 20;
 
 /**
- * Counts lost and duplicate webhooks while the sender is killed twenty times, and Redis once, which syncs its log on
+ * Counts lost and duplicate webhooks while the sender is killed twenty times, and Redis once. Redis syncs its log on
  * every write.
  */
 export async function measureWebhookDeaths(_bench: Bench, { effort }: Flags): Promise<Table[]> {

@@ -7,14 +7,17 @@ import type { Table } from "../table.ts";
 import { openProducer, type Producer } from "./stage.ts";
 
 const OF_TENANT = 100;
-/** One tenant in this many is active. */
+/** One of this many tenants is active. */
 const ACTIVE_ONE_IN = 10;
 const PUT_AT_ONCE = 50;
 const ROUNDS = 5;
-/** A tenant with one endpoint, which shows the other costs of sending. */
+/** A tenant with one endpoint, which shows the costs of sending apart from the choice of endpoints. */
 const SMALL = "small";
 
-/** How long it takes to choose the endpoints of an event, where a tenant has 100, and many tenants have as many. */
+/**
+ * Measures how long it takes to choose the endpoints of an event, for a tenant with 100 endpoints among many such
+ * tenants.
+ */
 export async function measureManyEndpoints(
   { redis, redisUrl }: Bench,
   { effort }: Flags,
@@ -59,7 +62,7 @@ export async function measureManyEndpoints(
   };
 }
 
-/** Each has types and a filter, which are compared with an event. */
+/** Stores an endpoint with types and a filter, which are compared with each event. */
 function put({ hooks }: Producer, number: number): Promise<unknown> {
   return hooks.endpoints.put({
     tenant: `t-${Math.floor(number / OF_TENANT)}`,
@@ -70,7 +73,7 @@ function put({ hooks }: Producer, number: number): Promise<unknown> {
   });
 }
 
-/** The time to send an event that no endpoint accepts. */
+/** Returns the time to send an event that no endpoint accepts. */
 async function timeOf({ hooks }: Producer, tenant: string): Promise<number> {
   const startMs = performance.now();
   const { endpoints } = await hooks.send({ tenant, type: "invoice.paid", data: { amount: 1 } });

@@ -6,7 +6,10 @@ import { measureManyEndpoints } from "./many-endpoints.ts";
 import { measurePace } from "./pace.ts";
 import { measureThroughput } from "./throughput.ts";
 
-/** Measures webhooks: how many, how evenly, and whether bad or many endpoints are felt by others. */
+/**
+ * Measures webhooks: their throughput, how even their rate is, and whether bad or many endpoints affect other
+ * endpoints.
+ */
 export async function measureWebhooks(bench: Bench, flags: Flags): Promise<Table[]> {
   return [
     await measureThroughput(bench, flags),

@@ -16,23 +16,23 @@ export interface SenderSetup {
 /** The name of BullMQ's queue. */
 export const PLAIN_QUEUE = "plain-webhooks";
 
-/** A job of BullMQ's. */
+/** The data of a job of the plain BullMQ worker. */
 export interface PlainWebhook {
   readonly url: string;
   readonly body: string;
 }
 
-/** A message to a receiver. It answers by the first part of a path: "ok", "shaky" or "slow". */
+/** A message to a receiver. The first part of a path sets the receiver's response: "ok", "shaky" or "slow". */
 export type ToReceiver =
-  /** Forgets all arrivals, and reports when this many have arrived. */
+  /** Clears all arrivals, and reports when this many have arrived. */
   { readonly kind: "expect"; readonly count: number } | { readonly kind: "report" };
 
-/** One webhook that came. */
+/** One webhook that arrived. */
 export interface Arrival {
   readonly path: string;
-  /** On the machine's clock. */
+  /** The time of the arrival in ms, on the machine's clock. */
   readonly atMs: number;
-  /** When it was sent, if its data says so. */
+  /** The time at which it was sent, if its data contains that time. */
   readonly sentMs: number | undefined;
 }
 

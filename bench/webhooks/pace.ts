@@ -12,16 +12,19 @@ const RATES = [50, 100];
 const SENDERS = 2;
 const RETRY_MS = 500;
 const SCHEDULE_MS = [0, ...Array.from({ length: 9 }, () => RETRY_MS)];
-/** The receiver answers 500 to every third call, and each message is sent again once more. */
+/** The calls per message: the receiver answers 500 to every third call, and each message is replayed once. */
 const CALLS_A_MESSAGE = 3;
 const STORED_AT_ONCE = 50;
 const LOOK_EVERY_MS = 100;
 
-/** Measures the worst second of endpoints with separate rates, with retries of one call in three, and replays. */
+/**
+ * Measures the worst second of endpoints with separate rates. One call in three is retried, and all messages are
+ * replayed.
+ */
 export async function measurePace({ redis, redisUrl }: Bench, { effort }: Flags): Promise<Table> {
   await redis.flushall();
   const receiver = await startReceiver();
-  // Enough at once that only the rate holds calls back.
+  // The concurrency is high enough that only the rate delays calls.
   const perEndpoint = { concurrency: 100 };
   const breaker = { failures: 1_000 };
   const options = { ...LOCAL, scheduleMs: SCHEDULE_MS, perEndpoint, breaker };
@@ -60,7 +63,7 @@ export async function measurePace({ redis, redisUrl }: Bench, { effort }: Flags)
         rowOf(
           `${rate}/s: calls in the worst second, of the rate`,
           worstSecondOf(arrivals, rate) / rate,
-          // In whole calls.
+          // Rounds the bound up to whole calls.
           { bound: { atMost: Math.ceil((rate * 101) / 100) / rate }, digits: 4 },
         ),
       ),

@@ -1,4 +1,7 @@
-/** Receives webhooks in a process of its own: "/ok/…" answers at once, "/shaky/…" 500 to every third, "/slow/…" never. */
+/**
+ * Receives webhooks in a separate process. "/ok/…" answers immediately, "/shaky/…" answers 500 to every third call,
+ * "/slow/…" never answers.
+ */
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import process from "node:process";

@@ -17,7 +17,10 @@ async function startSluice(setup: SenderSetup): Promise<() => Promise<void>> {
   return () => sluice.close();
 }
 
-/** No signature, no guard, no log, no limits; as many calls at once, and as many done jobs kept. */
+/**
+ * Starts a plain BullMQ worker without signatures, guard, log or limits. It has the same concurrency, and keeps as
+ * many done jobs.
+ */
 function startPlain({ redisUrl, concurrency }: SenderSetup): () => Promise<void> {
   const agent = new Agent({ pipelining: 1 });
   const worker = new Worker<PlainWebhook>(

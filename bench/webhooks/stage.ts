@@ -8,7 +8,7 @@ import type { Arrival, FromReceiver, SenderSetup, ToReceiver } from "./messages.
 
 const QUIET = { warn: () => undefined, error: console.error };
 
-/** What lets a sender reach receivers of this machine. */
+/** Options that let a sender reach receivers on this machine. */
 export const LOCAL: WebhooksOptions = {
   keys: `k1:${randomBytes(32).toString("base64")}`,
   http: true,
@@ -20,7 +20,7 @@ export interface Producer {
   readonly close: () => Promise<void>;
 }
 
-/** What a producer needs of a built package. */
+/** The functions of a built package that a producer needs. */
 export interface ProducerBuild {
   readonly createSluice: typeof createSluice;
   readonly createWebhooks: typeof createWebhooks;
@@ -41,7 +41,7 @@ export function openProducer(
 /** A process that receives webhooks. */
 export interface Receiver {
   readonly url: string;
-  /** Forgets all arrivals. Resolves with the time from the first to the last of this many. */
+  /** Clears all arrivals. Resolves with the time from the first to the last of this many arrivals. */
   expect(count: number): Promise<number>;
   report(): Promise<{ readonly arrivals: readonly Arrival[]; readonly cpuUs: number }>;
   end(): Promise<void>;
@@ -70,10 +70,10 @@ export async function startReceiver(): Promise<Receiver> {
   };
 }
 
-/** A process that sends. */
+/** A process that sends webhooks. */
 export interface SenderProcess {
   readonly started: Promise<unknown>;
-  /** Ends it in order; resolves with the CPU time that it has used. */
+  /** Closes the process cleanly. Resolves with the CPU time that it has used. */
   end(): Promise<number>;
   kill(): Promise<void>;
 }
@@ -99,7 +99,7 @@ export function startSender(setup: SenderSetup): SenderProcess {
 
 const WARM_UP_CALLS = 200;
 
-/** Waits until these senders run, and lets them send some webhooks that are not counted. */
+/** Waits until these senders run, and lets them send some webhooks that do not count. */
 export async function warmUp(
   { hooks }: Producer,
   receiver: Receiver,

@@ -18,7 +18,7 @@ const TYPE = "invoice.paid";
 
 export interface Done {
   readonly perSecond: number;
-  /** CPU time of the sender, its start included, of Redis, and of all with the receiver; a delivery. */
+  /** CPU time per delivery: of the sender with its start, of Redis, and of all processes including the receiver. */
   readonly senderUs: number;
   readonly redisUs: number;
   readonly allUs: number;
@@ -27,7 +27,7 @@ export interface Done {
 type Kind = SenderSetup["kind"];
 const KINDS: readonly Kind[] = ["bullmq", "sluice"];
 
-/** One process that sends with all that it does, beside one whose jobs only post; in turns. */
+/** Compares one process of the full sender with one whose jobs only post, alternately. */
 export async function measureThroughput(bench: Bench, { effort }: Flags): Promise<Table> {
   const receiver = await startReceiver();
   const done: Record<Kind, Done[]> = { sluice: [], bullmq: [] };

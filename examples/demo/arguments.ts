@@ -6,15 +6,15 @@ export interface DemoArguments {
   readonly rate: number;
   readonly jobs: number;
   readonly workers: number;
-  /** The longest time to watch; jobs that wait after it are reported as waiting. */
+  /** The longest time to watch. Jobs that still wait then are reported as waiting. */
   readonly seconds: number;
-  /** Whether the board of the demo's Redis is served, also after the end. */
+  /** True if the demo serves the board for its Redis, also after the run. */
   readonly board: boolean;
 }
 
 type NumberFlag = Exclude<keyof DemoArguments, "board">;
 
-/** Thrown when a flag is unknown or can never work. */
+/** Thrown when a flag is unknown or its value can never work. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }

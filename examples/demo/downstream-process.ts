@@ -1,6 +1,6 @@
 /**
- * The demo's downstream: the servers of all customers. It has a process of its own: next to other
- * work, it would see calls later than they arrived.
+ * The demo's downstream, which has the servers of all customers. It runs in a separate process, because other work in
+ * the same process would make calls seem later than they were.
  */
 import process from "node:process";
 import { Webhook } from "standardwebhooks";
@@ -17,7 +17,7 @@ const verifiers = new Map(
 );
 const standstills = createStandstills(RING_EVERY_MS);
 setInterval(standstills.ring, RING_EVERY_MS).unref();
-/** Webhooks whose signatures do not fit, by their numbers among the arrivals. */
+/** Webhooks with an invalid signature, by their numbers among the arrivals. */
 const untrue = new Set<Arrival["headers"]>();
 let hasRefused = false;
 
@@ -25,8 +25,8 @@ const WARM_UP_CALLS = 100;
 const WARM_UP_BODY = JSON.stringify("-".repeat(10_000));
 
 /**
- * Verifies a few webhooks before the first one arrives. The first verifications take 10 ms longer, and would make the
- * next call look late.
+ * Verifies a few webhooks before the first real one arrives. The first verifications take 10 ms longer, which would
+ * make the next call look late.
  */
 function warmUp(verifier: Webhook): void {
   for (let call = 0; call < WARM_UP_CALLS; call++) {
@@ -39,7 +39,7 @@ function warmUp(verifier: Webhook): void {
   }
 }
 
-/** Verifies a call like a receiver that has the official library, and not Sluice. */
+/** Verifies a call as a receiver does that uses the official library, and not Sluice. */
 function isVerified({ path, headers, body }: Arrival): boolean {
   try {
     verifiers.get(path)!.verify(body, headers as Record<string, string>);
@@ -55,7 +55,7 @@ function answer(arrival: Arrival): number | undefined {
     return 400;
   }
   if (hasRefused || arrival.path === silentPath || arrival.status !== 200) return undefined;
-  // The first webhook gets an error, so that it is retried.
+  // Answers the first webhook with an error, so that it is retried.
   hasRefused = true;
   return 503;
 }

@@ -6,9 +6,9 @@ import { WARM_UP, type Customer } from "./customers.ts";
 /** The configuration that the downstream receives at its start. */
 export interface ToDownstream {
   readonly maxPerSecond: number;
-  /** The secrets for verification, by path. */
+  /** The secrets that verify webhooks, by path. */
   readonly secrets: Readonly<Record<string, string>>;
-  /** Calls to this path are answered like all others, but not reported. */
+  /** Calls to this path get a normal response, but are not reported. */
   readonly silentPath: string;
 }
 
@@ -19,26 +19,26 @@ export function pathOf({ tenant }: Customer): string {
 
 /** One call that the downstream received. */
 export interface Call {
-  /** On the downstream's clock. */
+  /** The time of the call in ms, on the downstream's clock. */
   readonly atMs: number;
-  /** The tenant whose endpoint it is. */
+  /** The tenant to whose endpoint the call was sent. */
   readonly customer: string;
   /** The id of the webhook. */
   readonly delivery: string;
   readonly worker: string;
-  /** True if the official library of Standard Webhooks accepts its signature. */
+  /** True if the official library of Standard Webhooks accepts the call's signature. */
   readonly isVerified: boolean;
-  /** The status of the answer. */
+  /** The HTTP status of the response. */
   readonly status: number;
 }
 
 /** The calls since the previous report. */
 export interface Report {
   readonly kind: "report";
-  /** On the downstream's clock. */
+  /** The time of the report in ms, on the downstream's clock. */
   readonly nowMs: number;
   readonly calls: readonly Call[];
-  /** The longest standstill of the downstream's process in the last second. */
+  /** The longest time in the last second for which the downstream's process was blocked. */
   readonly stalledMs: number;
   readonly isLast: boolean;
 }
@@ -54,8 +54,8 @@ export interface Downstream {
 }
 
 /**
- * Starts a downstream that verifies all calls, answers 503 to the first and 429 above `maxPerSecond`, and
- * reports its calls ten times a second.
+ * Starts a downstream that verifies all calls. It answers 503 to the first call and 429 to calls above
+ * `maxPerSecond`, and reports its calls ten times a second.
  */
 export async function startDownstream(
   maxPerSecond: number,
@@ -67,7 +67,8 @@ export async function startDownstream(
   );
   const settings: ToDownstream = { maxPerSecond, secrets, silentPath: pathOf(WARM_UP) };
   const args = [JSON.stringify(settings)];
-  // About 8 s after the start, V8 shrinks the memory of an idle process; that blocked this one for 4 and 18 ms.
+  // Without this flag, V8 shrinks the memory of an idle process about 8 s after its start. That blocked the
+  // downstream for 4 and 18 ms.
   const nodeArgs = ["--no-memory-reducer"];
   const child = startChild("examples/demo/downstream-process.ts", { args, nodeArgs });
   child.stderr?.pipe(process.stderr, { end: false });

@@ -1,11 +1,11 @@
 import { cpus } from "node:os";
 import { createStandstills } from "./standstills.ts";
 
-/** The load of the machine. On a busy machine, figures about speed say nothing about Sluice. */
+/** The load of the machine. On a busy machine, speed figures say nothing about Sluice. */
 export interface MachineLoad {
-  /** The idle share of all processors: `0.4`. */
+  /** The share of the time for which all processors were idle: `0.4`. */
   readonly idleShare: number;
-  /** How long this mostly idle process did not run although a timer was due, in ms. */
+  /** How long this mostly idle process was blocked although a timer was due, in ms. */
   readonly stoodStillMs: number;
   readonly runMs: number;
 }
@@ -14,12 +14,12 @@ const RING_EVERY_MS = 10;
 const LEAST_IDLE_SHARE = 0.05;
 const MOST_STANDSTILL_SHARE = 0.01;
 
-/** True if the machine was too busy for a conclusive figure about speed. */
+/** True if the machine was too busy for speed figures to be conclusive. */
 export function wasBusy({ idleShare, stoodStillMs, runMs }: MachineLoad): boolean {
   return idleShare < LEAST_IDLE_SHARE || stoodStillMs > MOST_STANDSTILL_SHARE * runMs;
 }
 
-/** Measures the load of the machine from now on. */
+/** Starts measuring the load of the machine. */
 export function measureMachine(): { end(): MachineLoad } {
   const startMs = performance.now();
   const before = processorTimes();

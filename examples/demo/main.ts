@@ -20,5 +20,5 @@ try {
   process.stderr.write(`${createPaint(process.stderr).bad("demo:")} ${message}\n`);
   process.exitCode ??= isUsage ? BAD_USAGE : 1;
 }
-// A library may still hold something open; that must not block the terminal.
+// Exits explicitly, because a library may still hold a resource open, which would block the terminal.
 process.exit();

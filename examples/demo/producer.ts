@@ -4,7 +4,7 @@ import type { Webhooks } from "sluice/webhooks";
 import { customerOf, type Customer } from "./customers.ts";
 
 const TICK_MS = 20;
-/** Times the cap: the backlog grows while the producer runs. */
+/** The producer's rate ÷ the cap. Above 1, the backlog grows while the producer runs. */
 const HOW_MUCH_FASTER = 5;
 
 export interface ProduceOptions {
@@ -39,7 +39,7 @@ export async function produce(hooks: Webhooks, options: ProduceOptions): Promise
 
 /** One webhook in GitHub's format. */
 export interface GithubEvent {
-  /** Such as `"push"`. */
+  /** The type of the event, such as `"push"`. */
   readonly name: string;
   readonly payload: unknown;
 }
@@ -51,7 +51,7 @@ interface Definition {
 
 /** Returns all 329 example webhooks of `@octokit/webhooks-examples`, 10 kB each on average. */
 export function githubEvents(): readonly GithubEvent[] {
-  // The package is one JSON file, but its types describe a module.
+  // Uses `require`, because the package is one JSON file, but its types describe a module.
   const require = createRequire(import.meta.url);
   const definitions = require("@octokit/webhooks-examples") as readonly Definition[];
   return definitions.flatMap(({ name, examples }) =>

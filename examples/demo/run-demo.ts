@@ -15,7 +15,7 @@ import { createPaint } from "./view/terminal.ts";
 
 /**
  * Runs the demo until everything is delivered, time is up or the signal aborts.
- * Resolves with whether no promise was broken.
+ * Resolves with true if no promise was broken.
  */
 export async function runDemo(given: DemoArguments, signal: AbortSignal): Promise<boolean> {
   await using stage = await openStage(given, print);
@@ -53,7 +53,7 @@ function openView(given: DemoArguments): View {
   return canRedraw ? createLiveView(stdout, given) : createPlainView(print, given);
 }
 
-/** Ends the workers, then counts when nothing moves any more. */
+/** Ends the workers, and then counts once no more calls arrive. */
 async function settle(
   { workers, downstream, hooks, tally, customers }: Stage,
   jobs: number,
@@ -127,9 +127,8 @@ const COUNT_EVERY_MS = 50;
 const SECOND_MS = 1_000;
 
 /**
- * Sends webhooks that the downstream does not report, under the same cap: code that
- * runs for the first time takes some 20 ms longer, which at 100 calls a second
- * puts two calls into the wrong second.
+ * Sends webhooks that the downstream does not report, under the same cap. Code takes some 20 ms longer when it runs
+ * for the first time. At 100 calls a second, that delay would count two calls in the wrong second.
  */
 async function warmUp(
   { hooks, workers }: Stage,
@@ -148,7 +147,7 @@ async function warmUp(
     const { waiting, active, delayed } = await hooks.queue.counts();
     left = waiting + active + delayed;
   }
-  // The downstream's cap counts all calls of the last second, so wait until that is over.
+  // Waits for a second, because the downstream's cap counts all calls of the last second.
   await pause(SECOND_MS, undefined, { signal }).catch(() => undefined);
 }
 
@@ -184,7 +183,7 @@ async function watch({ given, stage, meter, view, signal }: WatchOptions): Promi
       sentTo.set(customer, (sentTo.get(customer) ?? 0) + 1);
     },
   });
-  // The error is thrown below; this only prevents an unhandled rejection.
+  // The error is thrown below. This handler only prevents an unhandled rejection.
   producing.catch(() => enough.abort());
 
   function show(isLast: boolean): void {

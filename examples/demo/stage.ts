@@ -11,24 +11,24 @@ import { createTally, type Tally } from "./tally.ts";
 import { count, mostPerSecond } from "./verdict.ts";
 import { startWorkers, type Workers } from "./workers.ts";
 
-/** Everything in the demo: the processes, the sender, and the count of arriving calls. */
+/** All parts of the demo: the processes, the sender, and the count of arrived calls. */
 export interface Stage {
   readonly downstream: Downstream;
   readonly workers: Workers;
   readonly hooks: Webhooks;
   readonly customers: readonly Customer[];
   readonly tally: Tally;
-  /** Ends the processes and removes what was stored. */
+  /** Ends the processes and removes the stored data. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** How long a worker holds a job before and while it runs, with room to spare. */
+/** How long a worker holds a job, before and while it runs, with a margin. */
 const IN_HAND_S = 0.3;
 /** Additional places for webhooks that wait for the separate limit of their endpoint. */
 const FOR_SLOW = 10;
 const SCHEDULE_MS = [0, 1_000, 5_000];
 
-/** Starts Redis, the downstream and the workers, and prints a line about each. */
+/** Starts Redis, the downstream and the workers, and prints a line for each. */
 export async function openStage(
   given: DemoArguments,
   print: (line: string) => void,
@@ -105,12 +105,15 @@ export async function openStage(
   }
 }
 
-/** Each worker's concurrency: jobs that it holds too early only lengthen its garbage collection. */
+/**
+ * Returns each worker's concurrency. It is not higher, because jobs that a worker holds too early lengthen its
+ * garbage collection.
+ */
 function concurrencyOf({ rate, workers }: DemoArguments): number {
   return Math.ceil((rate * IN_HAND_S) / workers) + FOR_SLOW;
 }
 
-/** Drops the warnings about settings that the demo chooses on purpose. */
+/** A logger that drops the warnings about settings that the demo chooses on purpose. */
 const COMPLAINTS: Logger = {
   warn: () => undefined,
   error: (_facts, text) => void process.stderr.write(`${text}\n`),

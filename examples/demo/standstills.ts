@@ -1,17 +1,20 @@
-/** Measures how long a process stands still, by a timer that should fire at regular times. */
+/** Measures for how long a process is blocked, with a timer that should fire at regular intervals. */
 export interface Standstills {
-  /** To be called whenever the timer fires. */
+  /** Call this whenever the timer fires. */
   readonly ring: () => void;
-  /** The longest standstill in the last second, in ms, including one that still lasts. */
+  /**
+   * Returns the longest time in the last second for which the process was blocked, in ms. Includes a block that still
+   * lasts.
+   */
   readonly longestOfLastSecondMs: () => number;
-  /** All standstills of 5 ms and more together, in ms. */
+  /** Returns the sum of all blocks of at least 5 ms, in ms. */
   readonly totalMs: () => number;
 }
 
 const SECOND_MS = 1_000;
-/** Timers are always late by less than this. */
+/** Shorter delays are ignored, because timers are always late by up to this much. */
 const LEAST_MS = 1;
-/** Shorter ones happen on an idle machine too. */
+/** Shorter blocks are not added to the total, because they happen on an idle machine too. */
 const LEAST_COUNTED_MS = 5;
 
 export function createStandstills(
@@ -22,7 +25,7 @@ export function createStandstills(
   let totalMs = 0;
   let recent: { readonly endedAtMs: number; readonly ms: number }[] = [];
 
-  /** The time since the timer should have fired. */
+  /** Returns the time since the timer should have fired. */
   function lastingMs(): number {
     return Math.max(0, now() - rangAtMs - everyMs);
   }

@@ -2,21 +2,24 @@ import { worstWindow } from "sluice/testing";
 import type { Call, Report } from "./downstream.ts";
 
 const SECOND_MS = 1_000;
-/** Calls are reported in the order in which their bodies ended, which differs slightly from the order of arrival. */
+/**
+ * The most by which two reported calls may be out of order. Calls are reported when their bodies have ended, not when
+ * they arrived.
+ */
 const DISORDER_MS = 500;
 
-/** How fast calls came. */
+/** How fast calls arrived. */
 interface Pace {
   readonly callsInLastSecond: number;
   /** The most calls in any window of one second. */
   readonly worstSecond: number;
-  /** The same, without calls that came late because a worker or the downstream stood still in that second. */
+  /** The calls in the worst second, without calls that were late because a worker or the downstream was blocked. */
   readonly surelyInWorstSecond: number;
 }
 
-/** A report of the downstream, and how long the workers stood still. */
+/** A report of the downstream, and for how long the workers were blocked. */
 interface WatchedReport extends Report {
-  /** The longest standstill of a worker process in the last second. */
+  /** The longest time in the last second for which a worker process was blocked. */
   readonly workersStalledMs: number;
 }
 
@@ -24,27 +27,27 @@ interface WatchedReport extends Report {
 export interface Tally extends Pace {
   /** The time of the last report, on the downstream's clock. */
   readonly nowMs: number;
-  /** Webhooks accepted at least once, and more than once. */
+  /** Webhooks that were accepted at least once, and then those that were accepted more than once. */
   readonly delivered: number;
   readonly twice: number;
-  /** Calls that were answered 429. */
+  /** Calls that got the response 429. */
   readonly refused: number;
-  /** Calls whose signature did not fit. */
+  /** Calls with an invalid signature. */
   readonly unverified: number;
-  /** Webhooks that were answered 503, and those of them that came again and were accepted. */
+  /** Webhooks that got the response 503, and then those of them that were retried and accepted. */
   readonly failed: number;
   readonly cameAgain: number;
-  /** The downstream's longest standstill. */
+  /** The longest time for which the downstream's process was blocked. */
   readonly stalledMs: number;
-  /** The longest standstill of a worker process. */
+  /** The longest time for which a worker process was blocked. */
   readonly workersStalledMs: number;
-  /** How fast the calls of one customer came. */
+  /** Returns how fast the calls of one customer arrived. */
   paceOf(customer: string): Pace;
-  /** The number of webhooks that one customer accepted. */
+  /** Returns the number of webhooks that one customer accepted. */
   deliveredTo(customer: string): number;
-  /** The number of this worker's accepted calls. */
+  /** Returns the number of this worker's accepted calls. */
   deliveredBy(worker: string): number;
-  /** The number of calls accepted after `fromMs` and up to `toMs`. */
+  /** Returns the number of calls that were accepted after `fromMs` and up to `toMs`. */
   acceptedBetween(fromMs: number, toMs: number): number;
   add(report: WatchedReport): void;
 }
@@ -127,7 +130,7 @@ export function createTally(): Tally {
         if (isAccepted(status)) accept(call);
         if (!paces.has(customer)) paces.set(customer, createPaceMeter());
       }
-      // Before the first call, the processes are still starting.
+      // Ignores blocked times before the first call, because the processes are still starting.
       if (calls.length > 0) {
         stalledMs = Math.max(stalledMs, report.stalledMs);
         workersStalledMs = Math.max(workersStalledMs, report.workersStalledMs);
@@ -144,18 +147,18 @@ export function createTally(): Tally {
 }
 
 interface PaceMeter extends Pace {
-  /** Adds those calls of a report that are meant. */
+  /** Adds a report, and those of its calls that this pace counts. */
   add(report: WatchedReport, calls: readonly Call[]): void;
 }
 
 function createPaceMeter(): PaceMeter {
   const timesMs: number[] = [];
-  /** The end of each report's time, and how late a call of the second before may have come. */
+  /** The end of each report's time, and by how much a call of the second before may have been late. */
   const reports: { readonly nowMs: number; readonly lateMs: number }[] = [];
   let callsInLastSecond = 0;
   let worstSecond = 0;
 
-  /** The times of calls that a window which is not over yet may contain. */
+  /** Returns the times of calls that a window may contain that has not ended yet. */
   function recentMs(sinceMs: number): readonly number[] {
     const first = timesMs.findLastIndex((atMs) => atMs < sinceMs - SECOND_MS - DISORDER_MS) + 1;
     return timesMs.slice(first);
@@ -174,7 +177,8 @@ function createPaceMeter(): PaceMeter {
       let worst = 0;
       for (const [last, atMs] of sorted.entries()) {
         while (report < reports.length - 1 && reports[report]!.nowMs < atMs) report += 1;
-        // A standstill may be known only one report before or after that of the calls that it delayed.
+        // Also checks the reports before and after, because a blocked time may be reported one report earlier or
+        // later than the calls that it delayed.
         const nearby = reports.slice(Math.max(0, report - 1), report + 2);
         const surelyMs = SECOND_MS - Math.max(...nearby.map(({ lateMs }) => lateMs));
         let first = last;
@@ -198,11 +202,14 @@ function isAccepted(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
-/** Measures how much of the cap was used while work waited. */
+/** Measures how much of the cap was used while webhooks waited. */
 export interface ShareMeter {
-  /** Records whether work waits at this moment. */
+  /** Records whether webhooks wait at this moment. */
   look(isWorkWaiting: boolean): void;
-  /** 1 if every call that the cap allows was made; undefined if work waited for less than a second. */
+  /**
+   * Returns the used share of the cap: 1 if all calls that the cap allows were made; undefined if webhooks waited for
+   * less than a second.
+   */
   share(rate: number): number | undefined;
 }
 
@@ -215,7 +222,7 @@ export function createShareMeter(tally: Tally): ShareMeter {
   return {
     look(isWorkWaiting) {
       const { nowMs, delivered } = tally;
-      // Before the first call, the workers are still fetching their first jobs.
+      // Counts no waiting time before the first call, because the workers are still fetching their first jobs.
       const isWaiting = isWorkWaiting && delivered > 0;
       if (isWaiting && wasWaiting) stretches.at(-1)!.toMs = nowMs;
       if (isWaiting && !wasWaiting) stretches.push({ fromMs: nowMs, toMs: nowMs });

@@ -6,25 +6,25 @@ export interface Figures {
   readonly jobs: number;
   readonly delivered: number;
   readonly waiting: number;
-  /** Jobs that failed their last try. */
+  /** Jobs whose last attempt failed. */
   readonly failed: number;
   readonly twice: number;
   readonly worstSecond: number;
-  /** The same, without calls that came late because a worker or the downstream stood still in that second. */
+  /** The calls in the worst second, without calls that were late because a worker or the downstream was blocked. */
   readonly surelyInWorstSecond: number;
   readonly refused: number;
-  /** Calls whose signature did not fit. */
+  /** Calls with an invalid signature. */
   readonly unverified: number;
-  /** Webhooks that were answered 503, and those of them that came again and were accepted. */
+  /** Webhooks that got the response 503, and then those of them that were retried and accepted. */
   readonly failedOnce: number;
   readonly cameAgain: number;
   /** The customers whose endpoints have separate limits. */
   readonly paced: readonly PacedCustomer[];
-  /** The longest standstill of the downstream's process, which sees the calls of that time all together. */
+  /** The longest time for which the downstream's process was blocked. It sees all calls of that time together. */
   readonly stalledMs: number;
-  /** The longest standstill of a worker's process, which sends the calls of that time all together. */
+  /** The longest time for which a worker process was blocked. It sends all calls of that time together. */
   readonly workersStalledMs: number;
-  /** The share of the cap used while work waited; undefined if that was less than a second. */
+  /** The share of the cap that was used while webhooks waited; undefined if they waited for less than a second. */
   readonly share: number | undefined;
   readonly crashedWorkers: number;
   readonly machine: MachineLoad;
@@ -32,7 +32,7 @@ export interface Figures {
 
 export interface PacedCustomer {
   readonly tenant: string;
-  /** Its endpoint's rate, in calls a second. */
+  /** The rate of the customer's endpoint, in calls a second. */
   readonly perSecond: number;
   readonly worstSecond: number;
   readonly surelyInWorstSecond: number;
@@ -42,10 +42,10 @@ export interface PacedCustomer {
 export interface Row {
   readonly name: string;
   readonly value: string;
-  /** The promise about this figure. */
+  /** What Sluice promises for this figure. */
   readonly promise?: string;
   readonly isBroken?: boolean;
-  /** Whether the machine was too busy for this figure to say anything: then `isBroken` is false. */
+  /** True if the machine was too busy for this figure to be conclusive. Then `isBroken` is false. */
   readonly isInconclusive?: boolean;
 }
 
@@ -53,18 +53,18 @@ const LEAST_SHARE = 0.98;
 
 /** The most calls allowed in the worst second: 1.01 × the cap, rounded up. */
 export function mostPerSecond(rate: number): number {
-  // Not rate × 1.01: as a double it can lie above the whole number that it should be.
+  // Avoids rate × 1.01, because as a double the product can exceed the whole number that it should be.
   return Math.ceil((rate * 101) / 100);
 }
 
-/** Compares the figures with what is promised. */
+/** Compares the figures with what Sluice promises. */
 export function judge(rate: number, figures: Figures): readonly Row[] {
   const { jobs, delivered, waiting, failed, twice, worstSecond, refused, share, machine } = figures;
-  // If a worker dies after a delivery, its job stays in the queue and counts on both sides.
+  // If a worker dies after a delivery, its job stays in the queue and counts as both delivered and waiting.
   const lost = Math.max(0, jobs - delivered - waiting - failed);
   const most = mostPerSecond(rate);
   const isBroken = figures.surelyInWorstSecond > most;
-  // Calls that come after a standstill may belong to the second before.
+  // Calls that arrive after a process was blocked may belong to the second before.
   const isLate = worstSecond > most && !isBroken;
   const died = figures.crashedWorkers > 0;
   return [
@@ -120,7 +120,7 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
     {
       name: "429 answers",
       value: count(refused),
-      // The downstream refuses late calls too: it cannot know that a worker stood still.
+      // The downstream also rejects late calls, because it cannot know that a worker was blocked.
       ...judgeTiming(refused > 0 && !isLate, isLate ? "0, except for late calls" : "0", machine),
     },
     { name: "downstream stood still", value: `${Math.ceil(figures.stalledMs)} ms` },
@@ -145,7 +145,7 @@ function judgePaced({ tenant, perSecond, ...pace }: PacedCustomer, machine: Mach
   };
 }
 
-/** How many calls of the worst second may belong to the second before: `" (1 late)"`. */
+/** Says how many calls of the worst second may belong to the second before: `" (1 late)"`. */
 function lateText({
   worstSecond,
   surelyInWorstSecond,
@@ -154,7 +154,10 @@ function lateText({
   return late > 0 ? ` (${count(late)} late)` : "";
 }
 
-/** A figure about time says nothing about Sluice on a machine that had no time for it. */
+/**
+ * Marks a missed timing figure as inconclusive if the machine was too busy, because it then says nothing about
+ * Sluice.
+ */
 function judgeTiming(
   isMissed: boolean,
   promise: string,
@@ -173,7 +176,7 @@ export function count(value: number): string {
   return value.toLocaleString("en-US");
 }
 
-/** Formats the result as text: what was measured, and whether it is what was promised. */
+/** Formats the result as text: the measured figures, and whether the promises were kept. */
 export function resultTable(rows: readonly Row[], paint: Paint): string[] {
   const nameWidth = Math.max(...rows.map(({ name }) => name.length));
   const valueWidth = Math.max(...rows.map(({ value }) => value.length));

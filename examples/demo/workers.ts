@@ -8,7 +8,7 @@ const REPORT_STANDSTILLS = new URL("report-standstills.ts", import.meta.url).hre
 
 /** One process of `workers/webhook-worker.ts`. */
 export interface WorkerProcess {
-  /** Also its user agent, which identifies it to the downstream. */
+  /** The worker's name. It is also the user agent, which identifies the worker to the downstream. */
   readonly name: string;
   readonly pid: number;
   readonly isRunning: boolean;
@@ -16,19 +16,19 @@ export interface WorkerProcess {
 
 export interface Workers {
   readonly all: readonly WorkerProcess[];
-  /** How many webhooks each of them holds at once. */
+  /** How many webhooks each worker holds at once. */
   readonly concurrency: number;
-  /** How many ended without being asked to. */
+  /** How many workers ended although the demo did not end them. */
   readonly crashed: number;
-  /** The longest standstill of one of their processes in the last second, in ms. */
+  /** The longest time in the last second for which one of the worker processes was blocked, in ms. */
   readonly longestStandstillMs: () => number;
-  /** Closes all workers: jobs that they have not started go back to the queue. */
+  /** Closes all workers. Jobs that they have not started go back to the queue. */
   end(): Promise<void>;
 }
 
 export type WorkerEnvironment = Readonly<Record<string, string>>;
 
-/** Starts worker processes; resolves when all have started. */
+/** Starts worker processes. Resolves when all of them have started. */
 export async function startWorkers(count: number, env: WorkerEnvironment): Promise<Workers> {
   const children: ChildProcess[] = [];
   const stoodStillMs = new Map<ChildProcess, number>();
@@ -85,7 +85,8 @@ async function untilStarted(child: ChildProcess): Promise<void> {
     complaint = (complaint + chunk.toString()).slice(-2_000);
   });
   const lines = createInterface({ input: child.stdout! });
-  // A worker's first line says that it has started. Later lines are read too: a full pipe would block it.
+  // A worker prints its first line when it has started. Later lines are read too, because a full pipe would block the
+  // worker.
   const line = once(lines, "line");
   lines.on("line", () => undefined);
   const died = once(child, "close").then(() => {

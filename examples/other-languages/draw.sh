@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes a call in its slot, with curl alone: draw.sh bucket command…
+# Waits for a slot with curl alone, and then runs a command: draw.sh bucket command…
 # Start a server first: npx sluice serve --redis redis://127.0.0.1 --insecure-local
 set -euo pipefail
 server=${SLUICE_URL:-http://127.0.0.1:3010}
@@ -8,7 +8,7 @@ shift
 
 ask() { curl -sS --fail-with-body --json "$2" ${SLUICE_TOKEN:+-H "authorization: Bearer $SLUICE_TOKEN"} "$server$1"; }
 
-# With holdMs, the answer has an id, by which the slot is released.
+# With holdMs, the response contains an id, which releases the slot.
 slot=$(ask "/v1/buckets/$bucket/draw" '{"maxWaitMs":10000,"holdMs":600000}')
 id=$(sed -E 's/.*"id":"([^"]+)".*/\1/' <<<"$slot")
 trap 'ask "/v1/slots/$id/release" "{}" >/dev/null' EXIT

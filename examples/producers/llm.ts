@@ -1,6 +1,6 @@
 /**
- * Asks a model through workers/llm-worker.ts. Each question draws its estimated tokens, and unused tokens are given
- * back.
+ * Asks a model through workers/llm-worker.ts. Each question reserves its estimated tokens, and unused tokens are
+ * returned.
  */
 import { createSluice } from "sluice";
 import { openLlmQueue } from "../../workers/llm/queue.ts";

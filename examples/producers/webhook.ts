@@ -8,7 +8,7 @@ const LOOK_EVERY_MS = 50;
 await using sluice = createSluice({ prefix: process.env["SLUICE_PREFIX"] });
 const hooks = openWebhooks(sluice);
 
-// The endpoint of a customer, who verifies with the same secret.
+// The endpoint of a customer. The customer verifies webhooks with the same secret.
 const { secret } = await hooks.endpoints.put({
   tenant: "acme",
   id: "billing",

@@ -14,7 +14,7 @@ export interface ChildOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Flags for Node itself. */
   readonly nodeArgs?: readonly string[];
-  /** The folder of the package to run. Defaults to this one. */
+  /** The folder of the package to run. Defaults to this package. */
   readonly root?: string | undefined;
 }
 
@@ -32,7 +32,8 @@ export function startChild(path: string, options: ChildOptions = {}): ChildProce
       END_WITH_PARENT,
       ...nodeArgs,
     ],
-    // In a process group of its own: Ctrl-C reaches only the parent, which then ends its children in order.
+    // Starts a separate process group, so that Ctrl-C reaches only the parent. The parent then ends its children in
+    // order.
     detached: true,
     stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
@@ -42,13 +43,13 @@ export function isRunning(child: ChildProcess): boolean {
   return child.pid !== undefined && child.exitCode === null && child.signalCode === null;
 }
 
-/** Ends a child, by force if it does not close in time, and waits until it is gone. */
+/** Ends a child and waits until it has exited. Kills the child if it does not close in time. */
 export async function endChild(child: ChildProcess): Promise<void> {
   if (!isRunning(child)) return;
   const ended = once(child, "exit");
   const force = setTimeout(() => child.kill("SIGKILL"), END_LIMIT_MS);
   child.kill("SIGTERM");
-  // A child that was stopped with SIGSTOP would not see SIGTERM.
+  // Continues a child that SIGSTOP has stopped, because a stopped child does not handle SIGTERM.
   child.kill("SIGCONT");
   await ended;
   clearTimeout(force);

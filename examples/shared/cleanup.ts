@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 
-/** Undoes everything at the end, latest first, even if some steps fail. */
+/** Runs the added undo steps at the end, the latest first, even if some of them fail. */
 export interface Cleanup {
   add(undo: () => Promise<void>): void;
   [Symbol.asyncDispose](): Promise<void>;
@@ -20,7 +20,7 @@ export function createCleanup(): Cleanup {
   };
 }
 
-/** Removes all keys with this prefix, because the Redis may be the user's own. */
+/** Removes only the keys with this prefix, because the Redis server may be the user's own. */
 export async function removeKeys(redisUrl: string, prefix: string): Promise<void> {
   const redis = new Redis(redisUrl, { maxRetriesPerRequest: 1 });
   try {

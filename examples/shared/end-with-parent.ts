@@ -1,13 +1,16 @@
-/** Loaded into each child process: ends it when its parent is gone, however the parent ended. */
+/** Preloaded into each child process. Ends the child when its parent no longer runs, for whatever reason. */
 import process from "node:process";
 
-/** Not by `process.exit`: while modules are loading, it waits for the thread that loads them, which waits for this one. */
+/**
+ * Does not use `process.exit`. While modules are loading, `process.exit` waits for the thread that loads them, and
+ * that thread waits for this one.
+ */
 function end(): void {
   process.kill(process.pid, "SIGKILL");
 }
 
 process.once("disconnect", end);
-// The parent may have ended while this child was loading.
+// Ends immediately if the parent has ended while this child was loading.
 if (!process.connected) end();
-// A child with nothing left to do may end before its parent.
+// Lets a child that has finished its work exit before its parent.
 process.channel?.unref();

@@ -1,7 +1,7 @@
 import process from "node:process";
 import { removeKeys } from "./cleanup.ts";
 
-/** The prefix under which an example stores its state, apart from other users of the same Redis. */
+/** The prefix under which an example stores its state, separate from other users of the same Redis. */
 export interface OwnPrefix {
   readonly prefix: string;
   /** Removes everything that the example has stored. */
@@ -9,8 +9,8 @@ export interface OwnPrefix {
 }
 
 /**
- * The prefix of an example, which all its processes share. With `$SLUICE_PREFIX`, the example uses that and removes
- * nothing.
+ * Returns a prefix that all processes of an example share. If `$SLUICE_PREFIX` is set, returns that prefix and
+ * removes nothing at the end.
  */
 export function ownPrefix(example: string): OwnPrefix {
   const url = process.env["REDIS_URL"];
@@ -24,12 +24,12 @@ export function ownPrefix(example: string): OwnPrefix {
   };
 }
 
-/** Ends an example in order at the first SIGINT or SIGTERM. */
+/** Closes an example cleanly at the first SIGINT or SIGTERM. */
 export function onStop(close: () => Promise<void>): void {
   let closing: Promise<void> | undefined;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
-      // The terminal and npm both pass Ctrl-C on.
+      // Closes only once, because the terminal and npm both forward Ctrl-C.
       closing ??= close().then(() => process.exit(0));
     });
   }

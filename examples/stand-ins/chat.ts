@@ -7,7 +7,7 @@ interface Asked {
   readonly stream_options?: { readonly include_usage?: boolean };
 }
 
-/** Answers a chat completion in OpenAI's format, whole or streamed; the answer repeats the question. */
+/** Answers a chat completion in OpenAI's format, whole or streamed. The answer repeats the question. */
 export function answerChat({ method, path, headers, body }: StandInCall): StandInAnswer {
   if (method !== "POST" || !path.endsWith("/chat/completions")) return refuse(404, "unknown_url");
   if (headers["authorization"] === undefined) return refuse(401, "invalid_api_key");

@@ -5,18 +5,19 @@ import { createWebhookReceiver } from "./receiver.ts";
 import { createPayments } from "./payments.ts";
 import { startStandIn, type StandIn } from "./server.ts";
 
-/** A worker, its producer, and the stand-in that answers when there is no key for the real API. */
+/** A worker, its producer, and a stand-in that answers if there is no API key for the real API. */
 export interface Pair {
   readonly worker: string;
   readonly producer: string;
-  /** The variable that enables the real API. */
+  /** The environment variable that enables the real API. */
   readonly needs: string;
   /**
-   * Variables that both processes need with the real API and with the stand-in. Variables that are already set stay.
+   * Environment variables that both processes need, with the real API and with the stand-in. Does not replace
+   * variables that are already set.
    */
   readonly env?: () => Readonly<Record<string, string>>;
   readonly startStandIn: () => Promise<StandIn>;
-  /** The environment that sends calls to the stand-in. */
+  /** The environment variables that direct calls to the stand-in. */
   readonly standInEnv: (url: string) => Readonly<Record<string, string>>;
 }
 

@@ -14,7 +14,10 @@ const KIND_OF: Readonly<Record<string, { readonly object: string; readonly id: s
 /** Stripe's name for a test card that is declined. */
 const DECLINED = "pm_card_visa_chargeDeclined";
 
-/** Keeps its answers by idempotency key, as Stripe does: a repeated call gets the same answer and charges nothing. */
+/**
+ * Stores its responses by idempotency key, as Stripe does. A repeated call gets the same response and charges
+ * nothing.
+ */
 export function createPayments(): PaymentsStandIn {
   const charged: PaymentsStandIn["charged"][number][] = [];
   const kept = new Map<string, { readonly body: string; readonly answer: StandInAnswer }>();

@@ -1,7 +1,7 @@
 import { Webhook } from "standardwebhooks";
 import { json, type StandInAnswer, type StandInCall } from "./server.ts";
 
-/** A webhook receiver without Sluice. It verifies webhooks with the official library. */
+/** Creates a webhook receiver that does not use Sluice. It verifies webhooks with the official library. */
 export function createWebhookReceiver(secret: string): (call: StandInCall) => StandInAnswer {
   const verifier = new Webhook(secret);
   return ({ headers, body }) => {

@@ -11,11 +11,11 @@ export interface StandInCall {
 export interface StandInAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** The body's pieces, each sent in a separate write. */
+  /** The parts of the body; the server sends each in a separate write. */
   readonly body: readonly string[];
 }
 
-/** A local server in place of a remote API. */
+/** A local server that replaces a remote API. */
 export interface StandIn {
   readonly url: string;
   close(): Promise<void>;

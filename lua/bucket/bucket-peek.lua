@@ -1,11 +1,11 @@
 --[[
-  bucket-peek: reads the state of a bucket, and the limits of some keys. Changes nothing.
+  bucket-peek: reads the state of a bucket and of some of its keys. Changes nothing.
 
   KEYS  as in slots-draw, with the requested keys
-  ARGV  [1] text: the policy's text  [2] numbers: pinned_us, terms, keys, and if there are shadows: those {limits}
+  ARGV  [1] text: the policy's text  [2] numbers: pinned_us, terms, keys, and the shadow {limits} if there are any
   Reply { now_us, generation, version, text, source, alive, cool_until_us, paused_until_us, factor, whole_at_us,
-        gap_us, gap_until_us, { of each shadow: calls, waited, refused, longest_us }, status... }
-        status: { remaining, reset_us, next_us } for one unit; -1 is an unknown time
+              gap_us, gap_until_us, { for each shadow: calls, waited, refused, longest_us }, status... }
+              status: { remaining, reset_us, next_us } for a call of one unit; -1 means that the time is unknown
 ]]
 -- @include lib/now
 -- @include lib/request/numbers
@@ -35,7 +35,7 @@ else
     window_us = server_us, alive = 0, alive_before = 0, shared = fresh_scope(terms.limits),
   }
 end
--- With another policy in force, the Redis keys of its limits are unknown.
+-- If another policy is active, the Redis keys of its limits are unknown. The reply then omits the shared limits.
 if bucket.text == text then bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us) end
 local now, shared = bucket.clock_us, bucket.shared
 local ones, statuses = { 1, 1, 1, 1, 1, 1, 1, 1 }, {}

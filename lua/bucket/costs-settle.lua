@@ -1,15 +1,15 @@
 --[[
-  costs-settle: settles the actual cost of a call. A cost above the estimate is booked now, even beyond the limit. A cost
-  below the estimate is taken back from the call's slot.
+  costs-settle: settles the actual cost of a call. A cost above the estimate is booked now, even beyond the limit. If
+  the cost is below the estimate, the unused part is returned at the time of the call's slot.
 
-  KEYS  as in slots-draw, with the keys of the call, and the shadows if there is anything to settle under them. For a slot
-        that a server has given, then: note, see lib/state/slot-note
+  KEYS  as in slots-draw, with the keys of the call. The keys of the shadows follow only if they have something to
+        settle. For a slot that a server has granted, the last key is: note, see lib/state/slot-note
   ARGV  [1] the policy's text
-        [2] numbers: pinned_us slot_us is_unused, terms, keys, a difference for each limit. If there is anything to settle
-            under shadows, then: those {limits}, and a difference for each
-        for a slot that a server has given  [3] the end of its hold, as in slot-note  [4] the request, as there
-  Reply 1 if the bucket has the same policy, else 0. For a slot that a server has given: the reply of slot-note. The cost
-        is booked if it is noted for the first time
+        [2] numbers: pinned_us slot_us is_unused, terms, keys, the difference of the cost for each limit. If the shadows
+            have something to settle, then: their {limits}, and the difference for each of them
+        for a slot that a server has granted  [3] when the slot expires, as in slot-note  [4] the request, as in slot-note
+  Reply 1 if the bucket has the same policy, else 0. For a slot that a server has granted: the reply of slot-note. Only
+        the first settlement of such a slot books the cost
 ]]
 -- @include lib/now
 -- @include lib/request/numbers
@@ -44,7 +44,7 @@ local function settle_scope(scope)
   local at_us = math.max(bucket.clock_us, scope.last_us)
   for _, limit in ipairs(scope.limits) do
     local rule, delta = RULES[limit.code], next_number()
-    -- If units were given back before a later slot, their time would be given out twice.
+    -- Returning units at a time before a later slot would grant the same time twice.
     local is_under_others = is_unused and rule.does_drain and scope.last_us > slot_us
     if delta ~= 0 and rule.is_rate and not is_under_others then
       rule.commit(limit, delta > 0 and at_us or slot_us, delta, { now_us = bucket.clock_us })

@@ -1,10 +1,10 @@
 --[[
-  leases-release: gives leases back, and notifies the replicas that have waited longest for a free lease.
+  leases-release: returns leases, and notifies the replicas that have waited longest for a free lease.
 
   KEYS  [1] the bucket's state  string: see lib/state/pack; then per limit: its leases and its waiters, see lib/limits/leases
-  ARGV  [1] asker  [2] start of the channels' names; the name of an asker follows
+  ARGV  [1] asker  [2] the beginning of the channels' names; the name of an asker follows
         [3] numbers: pinned_us, limits {count period_us}, leases {number}
-        [4..] per limit: the message about a free lease of it
+        [4..] per limit: the message that says that the limit has a free lease
   Reply { name of each asker that was woken... }
 ]]
 -- @include lib/now
@@ -25,7 +25,8 @@ for index, limit in ipairs(limits) do
     local message, free = ARGV[3 + index], limit.count - count_leases(limit, now)
     for _, waiter in ipairs(waiters) do
       local waiting = string.sub(waiter, 18)
-      -- A replica that passes an offer on does not get it back, even if it still waits.
+      -- A replica without leases to release passes an offer on. It does not get the offer back, even if it still
+      -- waits.
       if free > 0 and not (#leases == 0 and waiting == asker) then
         free = free - 1
         if not is_woken[message .. waiting] then

@@ -1,9 +1,9 @@
 --[[
-  leases-renew: extends leases by a period from now.
+  leases-renew: extends each lease, so that it ends one period from now.
 
   KEYS  as in leases-release
   ARGV  [1] asker  [2] numbers: as in leases-release
-  Reply { number of each lease that was already lost... }
+  Reply { number of each lease that had already expired... }
 ]]
 -- @include lib/now
 -- @include lib/request/numbers

@@ -1,9 +1,9 @@
 --[[
-  ratios-learn: adds the ratios of actual to estimated costs of a bucket, and returns the means.
+  ratios-learn: adds samples of actual ÷ estimated cost for a bucket, and returns the mean ratio for each name.
 
   KEYS  [1] ratios: hash, name -> "<samples> <mean, in millionths> <order>"; expires 30 days after the last sample
-  ARGV  [1] most_names  [2] most_samples  [3] least: the least ratio, in millionths  [4] most: the greatest one
-        [5…] name, ratio: of each sample, in millionths
+  ARGV  [1] most_names  [2] most_samples  [3] least: the lowest valid ratio, in millionths  [4] most: the highest one
+        [5…] name, ratio: two values per sample; the ratio is in millionths
   Reply { name, mean in millionths, ... }
 ]]
 local key = KEYS[1]

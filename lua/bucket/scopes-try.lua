@@ -1,7 +1,7 @@
 --[[
-  scopes-try: a try for calls with several keys or limits, all of them plain, in a bucket without shared limits. It has the
-  same result as slots-draw in a fraction of the time. If anything about the bucket or a key is unusual, it
-  writes nothing and replies "", and the caller runs slots-draw.
+  scopes-try: a fast path of slots-draw for tries of calls with several keys or limits, all of them plain, in a bucket
+  without shared limits. It has the same result in a fraction of the time. If anything about the bucket or a key is
+  unusual, the script writes nothing and replies "". The caller then runs slots-draw.
 
   KEYS  as in slots-try
   ARGV  [1] the policy's text
@@ -17,7 +17,7 @@ local function are_whole(first, second)
   return first % 1 == 0 and second % 1 == 0 and first >= 1 and second >= 1 and first < 2 ^ 53 and second < 2 ^ 53
 end
 
--- Code without function calls, on locals, because Lua itself takes half of the time of each key.
+-- This code uses only local variables and no function calls, because Lua itself takes half of the time for each key.
 local text, read, pack, rep = ARGV[1], struct.unpack, struct.pack, string.rep
 local numbers = { read('<' .. rep('d', #ARGV[2] / 8), ARGV[2]) }
 if not (are_whole(numbers[1] + 1, numbers[2] + 1) and are_whole(numbers[3] + 1, 1)) then return '' end

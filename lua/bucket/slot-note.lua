@@ -1,11 +1,11 @@
 --[[
-  slot-note: stores the state of a slot that a server has given to a caller, if no cost is booked at the same time.
+  slot-note: stores the state of a slot that a server has granted to a caller, if no cost is booked at the same time.
 
   KEYS  [1] note: hash, see lib/state/slot-note
   ARGV  [1] what: look, settle, release or renew
         [2] until_ms: when the slot expires unless it is renewed, in ms since 1970  [3] hold_ms: ms for which it is renewed
         [4] request: identifies the request, which may be repeated after a lost reply
-  Reply { the state before: held, settled or over; how long it is held now, in ms }
+  Reply { the previous state: held, settled or over; ms until the slot expires now }
 ]]
 -- @include lib/now
 -- @include lib/state/slot-note

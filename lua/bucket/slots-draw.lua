@@ -1,25 +1,27 @@
 --[[
-  slots-draw: books slots for a replica's slot requests, in their order. A slot must start within the horizon. The first
-  slot request without a slot, and all slot requests after it, get a turn: the time when the replica draws again.
+  slots-draw: books slots for a replica's slot requests, in their order. A slot must start within the horizon. If a
+  slot request gets no slot, it and all slot requests after it get a turn. A turn is the time when the replica draws
+  again.
 
   KEYS  [1] state  string: see lib/state/pack; expires an hour after the bucket has drained
         [2] turns  string: see lib/draw/turns; expires a minute after the last turn
-        [3] holes  zset: "slot_us asker index name" -> us of a slot given back; expires after an hour
+        [3] holes  zset: "slot_us asker index name" -> us of a returned slot; expires after an hour
         [4..] the parts of the limits; then, per key: its state, its turns, and the parts of its limits.
-        With shadows, then: what they count, see lib/draw/shadows, and the parts of their limits
+        If there are shadows, then: their counts, see lib/draw/shadows, and the parts of their limits
   ARGV  [1] asker  [2] the policy's text
         [3] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us since_us lease_order.
-            (how: 1 for a try, and 2 more if a lost bucket starts full.)
-            Then terms, see lib/request/request, keys {limits}, 1 if there are shadows, and those {limits}
+            (how: 1 for a try; plus 2 if a lost bucket starts full.)
+            Then terms, see lib/request/request, keys {limits}, 1 if there are shadows, and their {limits}
         [4] numbers: classes {costs, costs under each shadow}, slot requests {class wanted rank is_bounded since_us
             next_since_us last_since_us, keys of the call, the widest first {number, below 0 if since_us lease_order follow}}
         [5..] per slot request: its name
   Reply { numbers, new_text }
         numbers, packed as doubles: now_us generation version alive source turn_us since_us lease_order closed_until_us
         closed_by spare_leases.
-        Then per slot request: run_count run_at_us run_excess not_before_us binds_at soonest_us, per key: 0 (-1: position
-        is as before) turn_us since_us lease_order, slots {us}. Or only -1 not_before_us binds_at, if the rest is empty.
-        Then for a try, per slot request and limit: remaining reset_us next_us. -1 is an unknown time
+        Then per slot request: run_count run_at_us run_excess not_before_us binds_at soonest_us, per key: 0 (-1: the
+        position is unchanged) turn_us since_us lease_order, slots {us}. If the rest is empty, only -1 not_before_us
+        binds_at.
+        Then for a try, per slot request and limit: remaining reset_us next_us. -1 means that the time is unknown
 ]]
 -- @include lib/fast/plain-draw
 -- @include lib/now

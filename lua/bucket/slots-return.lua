@@ -1,5 +1,5 @@
 --[[
-  slots-return: takes back slots that no caller waits for, and the replica's position in the queue.
+  slots-return: takes back slots that no caller needs any more, and removes the replica's position in the queue.
 
   KEYS  as in slots-draw, with the keys of the slot request
   ARGV  [1] asker  [2] the policy's text  [3] name of the slot request
@@ -37,7 +37,7 @@ end
 local bucket = load_bucket(KEYS[1])
 if not bucket then return 0 end
 advance(bucket, server_us)
--- With another policy in force, these slots are no longer booked.
+-- If another policy is active now, these slots are no longer booked.
 if bucket.text ~= text then return 1 end
 bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
 
@@ -55,7 +55,7 @@ local known = { parts[1] }
 parts[1].scope = bucket.shared
 leave(bucket.shared, KEYS[2], since_us, lease_order)
 for index, key in ipairs(keys) do
-  -- An expired key has nothing left to give back.
+  -- An expired key has no bookings left to undo.
   if redis.call('EXISTS', key.state_key) == 1 then
     parts[index + 1].scope = open_key(key, bucket.clock_us)
     known[#known + 1] = parts[index + 1]

@@ -1,6 +1,6 @@
 --[[
-  change-confirm: notes that a change was made, and removes the overrides that it replaced. Of several changes at the same
-  time, the last one is the change that gave the bucket the highest generation.
+  change-confirm: records that a change was made, and removes the overrides that it replaced. If several changes
+  happen at the same time, the last one is the change that gave the bucket the highest generation.
 
   KEYS  [1] the beginning of all keys of the fleet
   ARGV  [1] bucket  [2] id: the id of the change  [3] subject: "policy" or "pause"

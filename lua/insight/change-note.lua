@@ -1,13 +1,14 @@
 --[[
-  change-note: notes a change in one of the change logs. For a bucket, it also notes the override that the change begins.
-  There are separate logs for buckets by hand, buckets by rules, queues, endpoints, settings by rules, and endpoints
-  without a named author. Rules can change thousands of buckets at once, and tenants thousands of endpoints. These changes
-  must not displace the others.
+  change-note: records a change in one of the change logs. For a bucket, it also records the override that the change
+  begins. There are separate logs for buckets by hand, buckets by rules, queues, endpoints, settings by rules, and
+  endpoints without a named author. Rules can change thousands of buckets at once, and tenants can change thousands of
+  endpoints. With separate logs, such changes do not displace the others.
 
   KEYS  [1] the beginning of all keys of the fleet
   ARGV  [1] of: the bucket or the queue  [2] change: the change, as JSON  [3] most: how many changes are kept
         [4] begun: the override that it begins, as JSON, or ''  [5] for_ms: ms until the override ends; '' for no end
-        [6] kept_ms: ms for which all is kept after the last change  [7] log: the suffix of the log, such as ":rules"
+        [6] kept_ms: ms for which the logs and overrides are kept after the last change  [7] log: the suffix of the
+            log, such as ":rules"
         [8] first_number: the second number of the first id of a ms in this log; '' for the ids of Redis
         [9…] author: for an endpoint, a digest of author and tenant, and how many of their changes are kept
   Reply the id of the change
@@ -17,7 +18,7 @@
 local base, bucket, most, begun, for_ms, kept_ms = KEYS[1], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local log, first_number = base .. ':changes' .. ARGV[7], ARGV[8]
 
--- Far from any id that another log has of the same time.
+-- Returns an id that differs from all ids in the other logs, even at the same time.
 local function own_id()
   local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
   local last_ms, last_number = string.match(last and last[1] or '0-0', '^(%d+)-(%d+)$')
@@ -30,7 +31,7 @@ local id = first_number == '' and '*' or own_id()
 id = redis.call('XADD', log, 'MAXLEN', '~', most, id, 'bucket', bucket, 'change', ARGV[2])
 redis.call('PEXPIRE', log, kept_ms)
 if ARGV[9] then
-  -- One author never fills the log.
+  -- Removes an author's oldest changes, so that a single author cannot fill the log.
   local own = base .. ':changes:of:' .. ARGV[9]
   redis.call('RPUSH', own, id)
   redis.call('PEXPIRE', own, kept_ms)
@@ -43,7 +44,7 @@ if for_ms ~= '' then
   redis.call('ZADD', base .. ':due', until_ms, id .. '|' .. bucket)
   redis.call('PEXPIRE', base .. ':due', kept_ms)
 end
--- What is in force stays noted: this change may be refused.
+-- Earlier overrides stay stored for now, because this change may still be rejected.
 redis.call('HSET', base .. ':overrides:' .. bucket, id, '|' .. until_ms .. '|' .. begun)
 redis.call('PEXPIRE', base .. ':overrides:' .. bucket, kept_ms)
 return id

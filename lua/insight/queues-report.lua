@@ -16,7 +16,7 @@ local now = now_ms()
 
 if workers == '' then redis.call('HDEL', base .. ':workers', replica)
 elseif workers ~= '=' then redis.call('HSET', base .. ':workers', replica, workers) end
--- Workers of replicas that were killed.
+-- Removes the workers of replicas that were killed.
 if redis.call('HLEN', base .. ':workers') > redis.call('ZCARD', base .. ':replicas') then
   for _, name in ipairs(redis.call('HKEYS', base .. ':workers')) do
     if not redis.call('ZSCORE', base .. ':replicas', name) then redis.call('HDEL', base .. ':workers', name) end

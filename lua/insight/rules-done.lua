@@ -1,6 +1,6 @@
 --[[
-  rules-done: notes that all buckets have the rules. If other rules were offered in between, they are applied again, because
-  some buckets may have received these rules last.
+  rules-done: records that all buckets have the rules. If other rules were offered in the meantime, it lets those
+  rules be applied again, because some buckets may have received this script's rules last.
 
   KEYS  [1] the beginning of all keys of the fleet
   ARGV  [1] digest: the digest of the rules  [2] done_ms: ms for which this is valid

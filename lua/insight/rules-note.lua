@@ -1,6 +1,6 @@
 --[[
-  rules-note: stores the policies that rules define for some buckets, while those rules are active. It also lists these
-  buckets, which may have had no calls yet.
+  rules-note: stores the policies that rules define for some buckets, if those rules are still active. It also lists
+  these buckets, because they may have had no calls yet.
 
   KEYS  [1] the beginning of all keys of the fleet
   ARGV  [1] digest: the digest of the rules  [2] version: their version  [3] kept_ms: ms for which they are kept

@@ -1,12 +1,13 @@
 --[[
-  attempts-begin: returns what attempts need, and whether they may begin. While the circuit breaker of an endpoint is open,
-  one attempt at a time tests the endpoint. A message is marked "removed" if its endpoint was removed after it was sent.
+  attempts-begin: returns the data for some attempts, and whether they may begin. While the circuit breaker of an
+  endpoint is open, only one attempt at a time tests the endpoint. If an endpoint was removed after a message was sent
+  to it, the message is marked "removed" there.
 
   KEYS  of each attempt: [1] endpoints: hash of the tenant's records  [2] disabled: hash  [3] message: hash
         [4] health: hash
-  ARGV  [1…] endpoint, timeout_ms, born, copy: of each attempt. The endpoint's own time limit replaces `timeout_ms`. A
-            `timeout_ms` of 0 bypasses the circuit breaker. The part `born` of its record identifies the endpoint; it can
-            be ''.
+  ARGV  [1…] endpoint, timeout_ms, born, copy: four values per attempt. The endpoint's own time limit replaces
+            `timeout_ms`. A `timeout_ms` of 0 bypasses the circuit breaker. `born` is the part of the record that
+            identifies the endpoint; it can be ''.
   Reply for each attempt: the record. The reason if the endpoint is disabled. Type and body of the message. Its state at
         the endpoint. Ms until the circuit breaker allows an attempt, or 0. Ms since 1970 of its arrival. Ms since 1970
         now. The copy of the message. Missing values are ''.

@@ -4,13 +4,14 @@
   KEYS  of each attempt: [1] message: hash  [2] attempts: hash of the message's, by number  [3] log: zset of the endpoint's
         attempts, by ms since 1970  [4] failed: zset of its failed messages  [5] health: hash  [6] disabled: hash
         [7] versions: hash  [8] endpoints: hash
-  ARGV  [1] keep_ms: ms for which all of it is kept  [2] most: the most attempts kept per message and per endpoint
-        [3] disable_after_ms: ms of failures that disable an endpoint  [4] failures: how many open the circuit breaker
+  ARGV  [1] keep_ms: ms for which the logs are kept  [2] most: the most attempts kept per message and per endpoint
+        [3] disable_after_ms: ms of failures that disable an endpoint  [4] failures: how many failures open the
+            circuit breaker
         [5] open_ms: ms for which it opens at first  [6] most_open_ms: the most ms for which it opens
         [7…] tenant, endpoint, message, entry, state, health, slow_ms, disable, changed_at_ms, copy
-            Each attempt has all of these. The logs get `entry`. The message gets the state `state`. The value of
+            Each attempt has all of these values. The logs get `entry`. The message gets the state `state`. The value of
             `health` is "ok", "bad" or "same". The endpoint asks for a pause of `slow_ms`. A reason in `disable` disables
-            it. Each change of its record changes the part `changed_at_ms`.
+            the endpoint. `changed_at_ms` is the part of the endpoint's record that each change of the endpoint replaces.
   Reply for each attempt: ms for which the endpoint pauses; the event that occurred, or ''; ms since 1970 of the first
         failure, or 0. The event is "gone" if the endpoint was removed.
 ]]
@@ -24,7 +25,7 @@ local rules = { ttl = keep_ms, disable_after = tonumber(ARGV[3]), failures = ton
 
 local function log_attempt(message, attempts, log, failed, endpoint, id, entry, state, copy)
   local left = redis.call('PTTL', message)
-  -- The message has expired, or another one has its id.
+  -- Stops if the message has expired, or if a newer message has its id.
   if left <= 0 or (redis.call('HGET', message, 'copy') or '') ~= copy then return end
   local count = redis.call('HINCRBY', message, 'attempts', 1)
   redis.call('HSET', attempts, count, entry)
@@ -36,7 +37,7 @@ local function log_attempt(message, attempts, log, failed, endpoint, id, entry, 
   redis.call('ZREMRANGEBYRANK', log, 0, -most - 1)
   redis.call('PEXPIRE', log, keep_ms)
   if state == 'failed' then
-    -- Times are distinct, because messages are recovered in this order.
+    -- Makes each time distinct, because failed messages are recovered in the order of these times.
     local last = tonumber(redis.call('ZREVRANGE', failed, 0, 0, 'WITHSCORES')[2]) or 0
     redis.call('ZADD', failed, math.max(now, last + 1), id)
     redis.call('ZREMRANGEBYSCORE', failed, '-inf', now - keep_ms)
@@ -72,7 +73,7 @@ for at = 1, #KEYS / KEYS_EACH do
   local tenant, endpoint, id, entry, state, seen, slow_ms, disable, changed, copy = unpack(ARGV, arg + 1, arg + ARGS_EACH)
   log_attempt(message, attempts, log, failed, endpoint, id, entry, state, copy)
   local record = redis.call('HGET', endpoints, endpoint)
-  -- The attempt began before the last change of the endpoint.
+  -- Ignores the result for the endpoint's health if the endpoint has changed since the attempt began.
   if not record or not string.find(record, changed, 1, true) then replies[at] = { 0, record and '' or 'gone', 0 } else
     replies[at] = note_endpoint(health, disabled, versions, tenant, endpoint, seen, tonumber(slow_ms), disable)
   end

@@ -1,12 +1,14 @@
 --[[
-  broadcasts-advance: notes the progress of a broadcast, unless another process has noted more. A finished broadcast keeps
-  its type and its counts, but no data or names.
+  broadcasts-advance: records the progress of a broadcast, unless another process has already recorded more. A
+  finished broadcast keeps its type and its counts, but not its data or tenant names.
 
   KEYS  [1] broadcast: hash, expires
-  ARGV  [1] from: the last tenant that had it, as it was read  [2] to: the last tenant that has it now
-        [3] is_done: 1 if it is finished  [4] tenants: how many more tenants get it
-        [5] endpoints: how many more endpoints get it
-  Reply the last tenant that has it; 1 if it is finished; how many tenants get it, and endpoints. Empty if it is unknown.
+  ARGV  [1] from: the last tenant that had received it when the caller read it  [2] to: the last tenant that has
+            received it now
+        [3] is_done: 1 if it is finished  [4] tenants: how many more tenants have received it
+        [5] endpoints: how many more endpoints have received it
+  Reply the last tenant that has received it; 1 if it is finished; the numbers of tenants and of endpoints that have
+        received it. Empty if the broadcast does not exist.
 ]]
 local broadcast, from, to, done, tenants, endpoints = KEYS[1], unpack(ARGV)
 local cursor, was_done = unpack(redis.call('HMGET', broadcast, 'cursor', 'done'))

@@ -1,12 +1,12 @@
 --[[
-  messages-expunge: removes messages of a tenant with all their data, some at a time.
+  messages-expunge: removes messages of a tenant with all their data, a limited number per run.
 
-  KEYS  [1] messages  [2] ends: zsets of the tenant's ids  [3] endpoints: hash of its records  [4] ids  [5] disabled: hash
-        [6] versions: hash, of all tenants  [7] tenants: zset
-  ARGV  [1] base: the beginning of the sender's keys  [2] tenant  [3] encoded: the tenant as in keys
-        [4] message: one message; '' for the tenant's oldest messages, and finally the rest of its data
+  KEYS  [1] messages  [2] ends: zsets of the tenant's message ids  [3] endpoints: hash of its records  [4] ids
+        [5] disabled: hash  [6] versions: hash, of all tenants  [7] tenants: zset
+  ARGV  [1] base: the beginning of the sender's keys  [2] tenant  [3] encoded: the tenant as it is written in keys
+        [4] message: one message to remove; '' removes the tenant's oldest messages, and finally the rest of its data
         [5] most: the most messages to remove
-  Reply how many were removed; 1 if nothing is left to remove
+  Reply the number of removed messages; 1 if nothing is left to remove
 ]]
 -- @include lib/webhooks/expunge
 local messages, ends, endpoints, ids, disabled, versions, tenants = unpack(KEYS)
@@ -20,7 +20,7 @@ for _, each in ipairs(found) do
   if expunge_message(base, encoded, messages, ends, each) then removed = removed + 1 end
 end
 if redis.call('EXISTS', messages, ends) > 0 then return { removed, 0 } end
--- An endpoint that was stored in between remains.
+-- If an endpoint was stored in the meantime, the rest of the tenant's data stays.
 if redis.call('EXISTS', endpoints) == 0 then
   redis.call('UNLINK', ids, disabled)
   redis.call('HDEL', versions, tenant)

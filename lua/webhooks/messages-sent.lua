@@ -1,5 +1,5 @@
 --[[
-  messages-sent: notes that all jobs of a message are stored.
+  messages-sent: records that all jobs of a message are stored.
 
   KEYS  [1] message: hash
   ARGV  [1] copy: the copy of the message

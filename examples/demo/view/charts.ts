@@ -2,13 +2,13 @@ import type { Snapshot } from "./snapshot.ts";
 import type { Paint } from "./terminal.ts";
 
 export interface ChartOptions {
-  /** One value per column; undefined where there is none yet. */
+  /** One value per column; undefined for a column without a value yet. */
   readonly values: readonly (number | undefined)[];
   readonly height: number;
-  /** The value at full height. */
+  /** The value that a bar of full height shows. */
   readonly top: number;
   readonly colour: (text: string) => string;
-  /** Drawn as a line across the chart. */
+  /** The cap, drawn as a line across the chart. */
   readonly cap?: { readonly at: number; readonly most: number };
   readonly paint: Paint;
 }
@@ -16,9 +16,9 @@ export interface ChartOptions {
 const BLOCKS = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 const CAP_LINE = "▁";
 
-/** Draws a bar chart with eight steps per character; returns its lines from the top down. */
+/** Draws a bar chart with eight steps per character. Returns its lines from the top down. */
 export function drawChart({ values, height, top, colour, cap, paint }: ChartOptions): string[] {
-  // The cap line is at the lower edge of its row, so that bars at the cap just touch it.
+  // Puts the cap line at the lower edge of its row, so that bars at the cap just touch it.
   const capRow = cap === undefined ? -1 : Math.round((cap.at / top) * height);
   const lines: string[] = [];
   for (let row = height - 1; row >= 0; row--) {
@@ -46,7 +46,7 @@ export function drawBar(share: number, width: number): string {
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800];
 const LEAST_GAP = 10;
 
-/** Draws the times under a chart: `0 s       5 s       10 s`. */
+/** Draws the time axis under a chart: `0 s       5 s       10 s`. */
 export function timeAxis(seconds: number, columns: number): string {
   const step = STEPS_S.find((each) => (each / seconds) * columns >= LEAST_GAP) ?? seconds;
   let line = "";
@@ -62,7 +62,7 @@ export function timeAxis(seconds: number, columns: number): string {
 /** The run so far, as one value per column of equal time. */
 export interface History {
   add(snapshot: Snapshot): void;
-  /** The calls in the busiest second that ended in each column. */
+  /** Returns, for each column, the calls in the busiest second that ended in it. */
   calls(columns: number): readonly (number | undefined)[];
   backlog(columns: number): readonly (number | undefined)[];
 }
@@ -75,7 +75,7 @@ export function createHistory(lengthMs: number): History {
     for (const snapshot of snapshots) {
       const column = Math.floor((snapshot.elapsedMs / lengthMs) * columns);
       if (column >= columns) break;
-      // A column without a snapshot shows the value before it.
+      // A column without a snapshot shows the value of the column before it.
       while (values.length < column) values.push(values.at(-1) ?? 0);
       values[column] = Math.max(values[column] ?? 0, read(snapshot));
     }

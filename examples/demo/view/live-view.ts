@@ -7,10 +7,10 @@ import { createPaint, visibleLength, openScreen, type Paint } from "./terminal.t
 
 const MOST_COLUMNS = 100;
 const LABEL = 8;
-/** Lines other than charts and workers. */
+/** The number of lines other than charts and workers. */
 const OTHER_LINES = 11;
 
-/** Creates a view that draws charts of the run in place. */
+/** Creates a view that redraws charts of the run in place. */
 export function createLiveView(output: WriteStream, { rate, seconds }: DemoArguments): View {
   const paint = createPaint(output);
   const screen = openScreen(output);
@@ -23,7 +23,7 @@ export function createLiveView(output: WriteStream, { rate, seconds }: DemoArgum
     const width = Math.min(screen.columns - 1, MOST_COLUMNS);
     const columns = Math.max(10, width - LABEL - 1);
     const spare = screen.rows - OTHER_LINES - 1;
-    // The charts have 6 and 4 lines, and fewer in a low window.
+    // The charts have 6 and 4 lines, or fewer if the terminal is low.
     const callsHeight = Math.max(2, Math.min(6, Math.floor(spare * 0.4)));
     const backlogHeight = Math.max(1, Math.min(4, Math.floor(spare * 0.25)));
     peak = Math.max(peak, backlog);
@@ -111,7 +111,7 @@ function compact(value: number): string {
 
 const BESIDE_BAR = 40;
 
-/** Shows what each worker has delivered; in one line if there is no room for one line each. */
+/** Shows what each worker has delivered, in a single line if there is no room for one line per worker. */
 function workerLines(
   { workers, deliveredBy }: Snapshot,
   { width, lines, paint }: { width: number; lines: number; paint: Paint },

@@ -3,7 +3,7 @@ import type { WorkerProcess } from "../workers.ts";
 /** The state of the run at one moment. */
 export interface Snapshot {
   readonly elapsedMs: number;
-  /** Whether this is the last one, after which nothing moves. */
+  /** True if this is the last snapshot of the run. */
   readonly isLast: boolean;
   readonly jobs: number;
   readonly delivered: number;

@@ -6,7 +6,7 @@ const ESCAPE = "\x1b";
 
 type Colour = (text: string) => string;
 
-/** Terminal colours; plain text where the terminal has none or NO_COLOR is set. */
+/** Terminal colours, or plain text if the terminal has no colours or NO_COLOR is set. */
 export interface Paint {
   readonly strong: Colour;
   readonly faint: Colour;
@@ -38,7 +38,7 @@ export function visibleLength(text: string): number {
   return stripVTControlCharacters(text).length;
 }
 
-/** Cuts a line to a width and keeps its colour codes whole. */
+/** Cuts a line to a width without breaking its colour codes. */
 function fit(line: string, width: number): string {
   if (visibleLength(line) <= width) return line;
   let left = width - 1;
@@ -76,7 +76,7 @@ export function openScreen(output: WriteStream): Screen {
   let isOpen = true;
   output.write(HIDE_CURSOR);
 
-  /** Clears the screen: the terminal has rewrapped the lines, so their positions are unknown. */
+  /** Clears the screen. The terminal has rewrapped the lines, so their positions are unknown. */
   function onResize(): void {
     output.write(CLEAR_ALL);
     drawn = 0;
@@ -104,7 +104,7 @@ export function openScreen(output: WriteStream): Screen {
     draw(lines) {
       const back = drawn === 0 ? "" : `\x1b[${drawn}A\r`;
       const text = lines.map((line) => `${fit(line, output.columns)}${CLEAR_LINE_END}\n`).join("");
-      // One write, so that no half-drawn frame shows.
+      // Uses a single write, so that the terminal never shows a half-drawn frame.
       output.write(back + text + CLEAR_BELOW);
       drawn = lines.length;
     },

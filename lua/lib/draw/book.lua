@@ -1,5 +1,6 @@
--- Books slots for one slot request, in one of three ways: as a run, all at one moment, or one by one.
--- A lone limit that drains evenly is booked for many calls at once; slot by slot is too slow at 100,000/s.
+-- Books slots for one slot request in one of three ways: as a run, all at one moment, or one by one. A run books many
+-- calls at once under a single limit that drains evenly, because booking each slot separately is too slow at
+-- 100,000/s.
 local function is_runnable(serving, main, gates)
   local limits = main.scope.limits
   if #gates > 0 or #limits ~= 1 or main.costs[1] == 0 or not RULES[limits[1].code].excess then return false end
@@ -34,8 +35,8 @@ local function has_no_leases(main, gates)
   return true
 end
 
--- A try takes what is free at one moment, so n calls of one cost count as one call of n times the cost. Without limits, all
--- calls may start at the same moment, unless responses ask for a gap.
+-- True if all calls start at one moment. A try takes what is free now, so n calls count as one call of n times the
+-- cost. Without limits, all calls may start together, unless responses require a gap.
 local function is_at_once(serving, main, gates)
   if #main.scope.limits == 0 then
     return #gates == 0 and not keeps_gap(main.scope, main_opens_us(serving, main))
@@ -43,7 +44,7 @@ local function is_at_once(serving, main, gates)
   return serving.is_try and has_no_leases(main, gates)
 end
 
--- Returns the gate that delays the next call, if a gate delays it.
+-- Books slots one by one. Returns the gate that delays the next call, if a gate delays it.
 local function book_list(serving, slot_request, main, gates, most, until_us, granted)
   local scope, costs, drawer, slots = main.scope, main.costs, serving.drawer, granted.slots
   local opens_us = main_opens_us(serving, main)

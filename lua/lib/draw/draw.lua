@@ -1,6 +1,7 @@
 -- Runs one draw, after its request was read.
 
--- Returns the bucket, whether the replica's policy is in force, and whether the replica knows that Redis lost the state.
+-- Returns the bucket, whether the replica's policy is active, and whether the replica knows that Redis lost the
+-- state.
 local function open_bucket(terms, server_us, drew)
   local bucket = load_bucket(KEYS[1])
   local is_lost = is_state_lost(bucket, terms, server_us, drew)
@@ -23,7 +24,8 @@ local function reply_of(bucket, new_text, position, numbers, spare)
   return { head .. pack_numbers(numbers), new_text }
 end
 
--- The replica's position in the line of a key; nil if the draw did not look at the key, so nothing changed.
+-- Returns the replica's position in the line of a key; nil if the draw did not read the key, because then its
+-- position is unchanged.
 local function position_in(serving, key)
   local line = key.scope and key.scope.line
   if not line then return nil end
@@ -31,7 +33,7 @@ local function position_in(serving, key)
   return line.position
 end
 
--- Adds the result of a slot request to the reply. A short form has only the reason why it waits.
+-- Adds the result of a slot request to the reply. The short form contains only the reason for the wait.
 local function encode(serving, slot_request, granted, numbers)
   local at, slots, keys = #numbers, granted.slots, slot_request.keys
   local is_short = granted.count == 0 and granted.soonest_us == 0 and granted.not_before_us < math.huge
@@ -54,7 +56,8 @@ local function encode(serving, slot_request, granted, numbers)
   for index = 1, #slots do numbers[at + 1 + index] = slots[index] end
 end
 
--- A try saves only the keys that it drew from. A draw also saves the keys whose lines it changed.
+-- Saves the changed keys. A try saves only the keys that it drew from; a draw also saves the keys whose lines it
+-- changed.
 local function save_keys(serving, keys)
   for index = 1, #keys do
     local key = keys[index]
@@ -69,7 +72,7 @@ end
 local function draw(serving, terms, keys, slot_requests)
   local bucket, is_agreed, is_lost = open_bucket(terms, serving.now_us, serving.drew)
   serving.bucket, serving.now_us, serving.shares, serving.slot_requests = bucket, bucket.clock_us, terms.shares, slot_requests
-  -- A draw that only asks when calls could start takes no share, and keeps its position.
+  -- A draw that only asks when calls could start does not count as an asker with a share, and keeps its position.
   local is_look = true
   for index = 1, #slot_requests do is_look = is_look and slot_requests[index].wanted == 0 end
   if not serving.is_try and not is_look then count_asker(bucket, serving.drew.at_us) end

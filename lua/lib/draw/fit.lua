@@ -2,12 +2,13 @@
 local NO_POSITION = { turn_us = 0, since_us = 0, lease_order = 0 }
 local NOTHING = {}
 
--- How far ahead a slot request of this rank may be booked, in us.
+-- Returns how far ahead slots for this rank may be booked, in us.
 local function horizon_of(serving, rank)
   return math.floor((serving.horizon_us * serving.shares[rank + 1]) / 1000)
 end
 
--- The line of a scope, opened at first use. It has the pending turns, and what the replica asks for, by rank.
+-- Returns the line of a scope, and reads it on first use. The line has the pending turns of other replicas, and what
+-- this replica waits for, by rank.
 local function line_of(serving, scope, own)
   local line = scope.line
   if not line then
@@ -28,20 +29,22 @@ local function add_need(line, need)
   line.waiting[#line.waiting + 1] = need
 end
 
--- Calls that arrived together are placed one after the other, up to this much later.
+-- The most that a call's arrival may lie in the future: calls that arrived together are ordered one after the other.
 local MOST_AHEAD_US = 1000000
 
--- The time since which a call counts as waiting.
+-- Returns the time at which a call began to wait; now, if the request does not say.
 local function since_of(since_us, now_us)
   return since_us == 0 and now_us or math.min(since_us, now_us + MOST_AHEAD_US)
 end
 
--- The time since which a replica waits for its turn. math.huge without a turn, so that it comes last among equals.
+-- Returns the time at which a replica began to wait for its turn. Without a turn it is math.huge, so that the replica
+-- comes last among equals.
 local function turn_since_of(position)
   return position.since_us > 0 and position.since_us or math.huge
 end
 
--- The amounts that come before calls of this order: of other replicas, and of earlier slot requests.
+-- Returns the amounts that come before calls of this order: those of other replicas, and of this replica's earlier
+-- slot requests.
 local function ahead_in(line, order, since_us)
   local turns = line.others
   if #line.waiting == 0 then return #turns == 0 and NOTHING or ahead_of(turns, order, since_us) end
@@ -52,11 +55,11 @@ local function ahead_in(line, order, since_us)
   return ahead_of(turns, order, since_us)
 end
 
--- The most calls of one horizon if no limit bounds them.
+-- The most calls in one horizon if no limit applies.
 local MOST_ROOM = 1000000
 
--- Returns how long a call of these costs uses up the limits, how many calls of a horizon each replica may have, and how many
--- of these come without bursts.
+-- Returns how long one call of these costs uses up the limits, how many calls of a horizon each replica may have, and
+-- how many of these do not need a burst.
 local function sizes_of(serving, limits, costs)
   local step_us, calls, flow, horizon_us = 0, MOST_ROOM, MOST_ROOM, serving.horizon_us
   for index = 1, #limits do
@@ -76,12 +79,14 @@ local function sizes_of(serving, limits, costs)
   return step_us, share, math.min(share, share_of(math.floor(flow), serving.alive))
 end
 
--- The same, computed once for all calls of a class. A class has the same limits and costs.
+-- Sets the results of sizes_of on a class of calls, once per class. All calls of a class have the same limits and
+-- costs.
 local function size_class(serving, limits, class)
   if not class.flow then class.step_us, class.share, class.flow = sizes_of(serving, limits, class.costs) end
 end
 
--- The slice that is being served. Nil for tries and after a refusal: then each slot request is checked by its own order.
+-- Returns the slice that is being served. Returns nil for tries and after a refusal, because each slot request is
+-- then checked by its own order.
 local function slice_of(serving, line, rank)
   return not serving.is_try and not line.refused and line.slices[rank]
 end
@@ -107,8 +112,9 @@ local function fit(serving, slot_request, line, number)
   return main
 end
 
--- Like fit, but for a further key. The costs for its limits come after the first `after` costs. Such a key books nothing ahead,
--- so it delays no earlier call and has no share. The key has no line until a replica waits for it.
+-- Does the same as fit for a further key. The costs for this key's limits come after the first `after` costs. Such a
+-- key books nothing ahead, so it delays no earlier call and has no share. The key has no line until a replica waits
+-- for it.
 local function fit_gate(serving, slot_request, scope, number, after, own)
   local line, ahead, drawer = scope.line, NOTHING, serving.drawer
   if not line and (own ~= NO_POSITION or scope.turns_until_us >= serving.missed_us) then line = line_of(serving, scope, own) end
@@ -121,35 +127,35 @@ local function fit_gate(serving, slot_request, scope, number, after, own)
   }
 end
 
--- A script cannot reply with thousands of values.
+-- The most slots in a list, because a script cannot reply with thousands of values.
 local MOST_LISTED = 1000
 
--- The earliest time at which a call may start. Each booking moves it.
+-- Returns the earliest time at which a call may start. This time moves with each booking.
 local function main_opens_us(serving, main)
   local opens_us, shared = opens_at_us(main.scope, serving.now_us, main.step_us), serving.bucket.shared
   if main.scope == shared then return opens_us end
   return math.max(opens_us, opens_at_us(shared, serving.now_us, main.step_us))
 end
 
--- The number of the limit that delays the next call, from 1 on; 0 if none does.
+-- Returns the number of the limit that delays the next call, from 1 on; 0 if no limit delays it.
 local function binding_at(fitting)
   local opens_us = opens_at_us(fitting.scope, fitting.drawer.now_us, fitting.step_us)
   return binding_of(fitting.scope, opens_us, fitting.costs, fitting.after, fitting.drawer)
 end
 
--- The end of the cooldown or pause that is in force.
+-- Returns when the current cooldown or pause ends, whichever is later.
 local function closed_until_us(scope)
   return math.max(scope.cool_until_us, scope.paused_until_us)
 end
 
--- Encodes the cause of a delay for a reply, if no limit is the cause: a cooldown, a pause, or a rate that responses have slowed.
--- The number is that of the scope with this cause.
+-- Encodes the cause of a delay for a reply if the cause is not a limit: a cooldown, a pause, or a rate that responses
+-- have slowed. `number` is the number of the scope that has this cause.
 local COOLING, PAUSED, SLOWED, CAUSES = -1, -2, -3, 3
 local function bound_by(cause, number)
   return cause - CAUSES * number
 end
 
--- The longest cooldown or pause of these fittings that lasts beyond this time; 0 if there is none.
+-- Returns the cooldown or pause of these fittings that ends last, if it lasts beyond this time; 0 if there is none.
 local function closed_by(fittings, until_us)
   local latest_us, binds_at = until_us, 0
   for _, fitting in ipairs(fittings) do
@@ -162,7 +168,7 @@ local function closed_by(fittings, until_us)
   return binds_at
 end
 
--- The first of these fittings whose rate responses have slowed; 0 if there is none.
+-- Returns the first of these fittings with a rate that responses have slowed; 0 if there is none.
 local function slowed_by(fittings, now_us)
   for _, fitting in ipairs(fittings) do
     if keeps_gap(fitting.scope, now_us) then return bound_by(SLOWED, fitting.number) end
@@ -170,7 +176,8 @@ local function slowed_by(fittings, now_us)
   return 0
 end
 
--- Keeps the replica's position in a line for everything that it waits for there. If that is nothing, the position ends.
+-- Stores the replica's position in a line, with everything that the replica waits for there. If it waits for nothing,
+-- removes the position.
 local function settle_line(serving, line)
   if serving.is_try then return NO_POSITION end
   local scope, own, lease_order, turn, turn_us = line.scope, line.own, 0, nil, 0
@@ -179,7 +186,7 @@ local function settle_line(serving, line)
     if need.turn_us == math.huge then
       if lease_order == 0 then lease_order = need.order end
     elseif need.due_us > 0 then
-      -- A replica that was served comes after those that drew at the same moment.
+      -- A replica that was just served comes after replicas that drew at the same moment.
       local since_us = scope.is_served and serving.now_us + 1 or math.min(serving.now_us, turn_since_of(own))
       turn = turn or { asker = serving.asker, since_us = since_us, due_us = need.due_us, start_us = need.start_us, needs = {} }
       turn.due_us = math.min(turn.due_us, need.due_us)
@@ -202,7 +209,8 @@ local function settle_line(serving, line)
   return { turn_us = turn_us, since_us = since_us, lease_order = lease_order }
 end
 
--- The order of the rest of a slot request, on the assumption that its calls arrived evenly.
+-- Returns the order of the calls of a slot request that were not served. Assumes that the calls arrived at even
+-- intervals.
 local function order_of_rest(slot_request, served, now_us)
   local first_us = since_of(slot_request.since_us, now_us)
   if served == 0 then return order_of(slot_request.rank, first_us) end
@@ -211,7 +219,7 @@ local function order_of_rest(slot_request, served, now_us)
   return order_of(slot_request.rank, next_us + math.floor(((last_us - next_us) * (served - 1)) / slot_request.wanted))
 end
 
--- The costs of `count` calls under the limits of a fitting.
+-- Returns the total costs of `count` calls under the limits of a fitting.
 local function times(fitting, count)
   local all, costs, after = {}, fitting.costs, fitting.after
   for index = 1, #fitting.scope.limits do all[index] = costs[after + index] * count end
@@ -229,7 +237,8 @@ local function delays_none(fitting, count)
   return true
 end
 
--- The time at which this amount could start after everything before it, and the limit that decides, from 1 on.
+-- Returns the time at which this amount could start after everything ahead of it, and the number of the limit that
+-- decides, from 1 on.
 local function turn_of(fitting, ahead, opens_us, all)
   local sums = NOTHING
   for _, before in ipairs(ahead) do
@@ -245,7 +254,7 @@ local function turn_of(fitting, ahead, opens_us, all)
   return start_us, binding
 end
 
--- True if all limits that such a call needs drain evenly.
+-- True if all rate limits that such a call uses drain evenly.
 local function gives_evenly(fitting)
   for index, limit in ipairs(fitting.scope.limits) do
     local rule = RULES[limit.code]
@@ -254,7 +263,7 @@ local function gives_evenly(fitting)
   return true
 end
 
--- The slot requests that are served together with this one: from the same line, in the same slice.
+-- Returns the next slot request that is served together with this one, from the same line and in the same slice.
 local function next_follower(serving, from, slot_request)
   local slot_requests, own = serving.slot_requests, #serving.bucket.shared.limits == 0 and slot_request.keys[1]
   while slot_requests[from] and slot_requests[from].rank == slot_request.rank do
@@ -266,9 +275,9 @@ local function next_follower(serving, from, slot_request)
   end
 end
 
--- The amount that a replica will ask for at its turn: `left` calls of this slot request and the following ones, up to a
--- horizon. More calls arrive until then, so the calls served in this draw count again. If it counted all pending calls,
--- later replicas would draw too early.
+-- Returns the amount that a replica will ask for at its turn: `left` calls of this slot request and the following
+-- ones, up to a horizon. The calls served in this draw count again, because about as many calls arrive until the
+-- turn. Counting all pending calls instead would make later replicas draw too early.
 local function amounts_of_slice(serving, main, slot_request, left)
   local limits, amounts, used = main.scope.limits, {}, 0
   for index = 1, #limits do amounts[index] = 0 end
@@ -300,14 +309,14 @@ local function amounts_of_slice(serving, main, slot_request, left)
   return amounts, used >= 1
 end
 
--- Calls of a slot request that arrived within this time are served one after the other.
+-- If the calls of a slot request arrived within this time, they are served one after the other.
 local RUN_US = 50000
 
 local function turn_like(turn, order, amounts)
   return { order = order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us, amounts = amounts }
 end
 
--- Adds the needs of calls that arrived together with the first calls of a slot request.
+-- Adds the needs of the calls that arrived together with the first calls of a slot request.
 local function add_rest(line, fitting, slot_request, turn, amounts, count)
   if slot_request.last_since_us - slot_request.since_us >= RUN_US then return end
   local rest, is_some = {}, false
@@ -318,15 +327,16 @@ local function add_rest(line, fitting, slot_request, turn, amounts, count)
   if is_some then add_need(line, turn_like(turn, turn.order, rest)) end
 end
 
--- Adds the rest of a slot request to a gate: one call, and for limits that do not drain evenly the calls that arrived with it.
+-- Adds the unserved calls of a slot request to a gate: one call. If limits do not drain evenly, also adds the calls
+-- that arrived with it.
 local function add_to_gate(serving, gate, slot_request, turn, left)
   local amounts, line = times(gate, 1), line_of(serving, gate.scope, NO_POSITION)
   add_need(line, turn_like(turn, turn.order, amounts))
   if not gives_evenly(gate) then add_rest(line, gate, slot_request, turn, amounts, left) end
 end
 
--- Keeps a position for a slice that a replica waits for in a line. If limits do not drain evenly, much comes back at one moment
--- for all waiting calls. Then each slot request has a separate position.
+-- Stores a position for a slice that a replica waits for in a line. If limits do not drain evenly, many units come
+-- back at one moment for all waiting calls. Then each slot request has a separate position.
 local function wait_for(serving, main, slot_request, left, turn, amounts)
   local line = main.line
   add_need(line, turn_like(turn, turn.order, amounts))
@@ -345,7 +355,7 @@ local function wait_for(serving, main, slot_request, left, turn, amounts)
   end
 end
 
--- Gives a slot request that comes behind another one a position in the line, unless its rank already has one.
+-- Adds a position in the line for a slot request behind another one, unless its rank already has a position.
 local function wait_behind(serving, slot_request, line)
   if line.slices[slot_request.rank] then return end
   serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, serving.now_us))
@@ -355,10 +365,10 @@ local function wait_behind(serving, slot_request, line)
   wait_for(serving, main, slot_request, slot_request.wanted, turn, amounts)
 end
 
--- True if the calls ahead leave less than a whole slice. A draw is then not worth its cost.
+-- True if the calls ahead leave less than a whole slice. Drawing so few slots is not worth its cost.
 local function is_too_little(serving, slot_request, main, opens_us, until_us, most)
   if #main.ahead == 0 then return false end
-  -- A slice is checked once, at its first slot request.
+  -- Checks each slice only once, at its first slot request.
   local line, all = main.line, nil
   if serving.is_try or line.refused then
     all = times(main, math.min(most, main.flow))
@@ -373,28 +383,28 @@ local function is_too_little(serving, slot_request, main, opens_us, until_us, mo
   return turn_of(main, NOTHING, opens_us, all) > until_us
 end
 
--- The shortest and the longest time between two draws of a replica that got nothing.
+-- The shortest and the longest time until a replica that got nothing draws again.
 local LEAST_ASK_GAP_US, LONGEST_ASK_GAP_US = 1000, 500000
 
--- How long before a call's start its replica draws again, if other calls are ahead. With many calls per horizon, the replica
--- waits until a part of the horizon has passed, because the calls ahead may need more by then. Otherwise many replicas would
--- draw a little too early and get nothing. This part is a third of the horizon for a replica that needs a whole slice at once,
--- and an eighth for others.
+-- Returns how long before a call's start its replica draws again, if other calls are ahead. With many calls per
+-- horizon, the replica first waits for a part of the horizon, because the calls ahead may need more by then.
+-- Otherwise many replicas would draw a little too early and get nothing. This part is a third of the horizon for a
+-- replica that needs a whole slice at once, and an eighth for others.
 local function ask_ahead_us(horizon_us, step_us, is_whole)
   local left_us = math.floor(horizon_us / (is_whole and 3 or 8))
   return step_us <= left_us / 8 and horizon_us - left_us or horizon_us
 end
 
--- Gives the replica a turn for the rest of a slot request. Returns when to draw again, and the limit that the rest waits for,
--- from 1 on; 0 if none.
+-- Adds a turn for the calls of a slot request that were not served. Returns when to draw again, and the number of the
+-- limit that these calls wait for, from 1 on; 0 if there is none.
 local function refuse(serving, slot_request, main, granted, opens_us, horizon_us)
   local left, now_us, scope, shared = slot_request.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
   local is_try, line = serving.is_try, main.line
   local next_us = earliest_for_all_us(scope, opens_us, main.costs, 0, main.drawer)
-  -- A try would ask again for one call.
+  -- A try would draw again for one call only.
   local amounts, is_whole = nil, false
   if is_try then amounts = times(main, 1) else amounts, is_whole = amounts_of_slice(serving, main, slot_request, left) end
-  -- The remaining calls arrived after the served ones.
+  -- Uses the order of the remaining calls, which arrived after the served ones.
   local order, has_some = order_of_rest(slot_request, granted.count, now_us), granted.count > 0 or scope.is_served
   local since_us = granted.count > 0 and math.huge or turn_since_of(line.own)
   local ahead = has_some and ahead_in(line, order, since_us) or main.ahead
@@ -403,11 +413,12 @@ local function refuse(serving, slot_request, main, granted, opens_us, horizon_us
   local is_later = not is_try and scope == shared and #ahead > 0
   local ahead_us = is_later and ask_ahead_us(horizon_us, main.step_us, is_whole) or horizon_us
   local turn_us = next_us == math.huge and math.huge or math.max(soonest_us, start_us - ahead_us)
-  -- Without shared limits, a pause may end at any time. A turn after it would keep the key waiting.
+  -- Without shared limits, the key keeps no turn while the bucket is paused. The pause may end at any time, and a
+  -- later turn would make the key wait longer.
   local is_bucket_closed = scope ~= shared and closed_until_us(shared) > now_us + horizon_us
   local due_us = scope == shared and math.min(turn_us, now_us + LONGEST_ASK_GAP_US) or turn_us
   if is_bucket_closed then due_us = 0 end
-  -- A try never waits, so the later slot requests of its draw are not behind it.
+  -- A try never waits, so the later slot requests of its draw need not wait behind it.
   if not is_try then
     local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
     wait_for(serving, main, slot_request, left, turn, amounts)

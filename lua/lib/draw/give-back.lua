@@ -1,6 +1,7 @@
--- Takes slots back.
+-- Takes back slots that callers no longer need.
 
--- The next returned slot lies before this one and is no longer the last, so it becomes a hole.
+-- Cancels the booking of the last slot. The next returned slot lies before this one, so it is no longer the last one
+-- and becomes a hole.
 local function unbook(part, slot_us, drawer)
   if #part.scope.limits == 0 then return end
   local negative = {}
@@ -9,12 +10,12 @@ local function unbook(part, slot_us, drawer)
   part.scope.last_us = slot_us - 1
 end
 
--- Takes slots back, latest first. The last booked slot is unbooked. A slot with later ones becomes a hole, which the next draw
--- takes first. A lower level instead would put a new slot on a time that is already booked.
--- The parts are the shared limits and those of the keys, each a scope and its costs.
+-- Takes slots back, the latest first. Cancels the booking of the last booked slot. A slot with later slots becomes a
+-- hole, which the next draw takes first. Lowering the level instead would book the same time twice. The parts are the
+-- shared limits and those of the keys, each a scope and its costs.
 local function take_back(bucket, parts, given)
   local now_us, can_leave_holes = bucket.clock_us, true
-  -- A hole carries no lease, so slots that need one do not become holes.
+  -- A hole has no lease, so slots that need a lease do not become holes.
   for _, part in ipairs(parts) do can_leave_holes = can_leave_holes and are_all_rates(part.scope) end
   for index = 0, given.next_number() - 1 do
     local slot_us, is_last = given.next_number(), true

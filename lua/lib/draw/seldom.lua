@@ -1,5 +1,5 @@
--- Functions that few draws need. They are created on first use. Each run of a script creates its functions anew, and creating
--- one takes as long as running it.
+-- Creates the functions that few draws need on first use. Each run of a script creates its functions again, and
+-- creating a function takes as long as running it.
 
 local shadow_functions = nil
 local function for_shadows()

@@ -1,6 +1,7 @@
 -- Serves the slot requests of one draw, one after the other.
 
--- An earlier slot request that waits for the same limits. Other slot requests may use what is left.
+-- Returns the refusal of an earlier slot request that waits for the same limits, or nil. Slot requests under other
+-- limits may use what is left.
 local function refused_before(serving, slot_request)
   if serving.is_try then return nil end
   local shared, widest = serving.bucket.shared, slot_request.keys[1]
@@ -12,20 +13,21 @@ local function refused_before(serving, slot_request)
   return refused
 end
 
--- A call that wider limits delay also waits at its narrower keys: other calls of these keys must not overtake it. A call that a
--- narrower key delays keeps no position in wider scopes, so calls of other keys go on there.
+-- Makes a call that wider limits delay also wait at its narrower keys, because other calls of these keys must not
+-- overtake it. A call that a narrower key delays keeps no position in wider scopes, so calls of other keys continue
+-- there.
 local function keep_behind(serving, gates, after_gate, slot_request, turn, left)
   if turn.turn_us == math.huge then return end
   local is_behind = after_gate == nil
   for _, gate in ipairs(gates) do
     local line = gate.scope.line
-    -- This is not needed if no other replica waits in this line, and this replica did not wait before this draw.
+    -- Skips a line in which no other replica waits, and in which this replica did not wait before this draw.
     if is_behind and line and (line.own.since_us > 0 or #line.others > 0) then add_to_gate(serving, gate, slot_request, turn, left) end
     is_behind = is_behind or gate == after_gate
   end
 end
 
--- Gives the replica a turn in the line of the key that delays its call.
+-- Adds a turn for the replica to the line of the key that delays its call.
 local function end_at_gate(serving, slot_request, gates, granted, deferred)
   local gate, left = deferred.gate, slot_request.wanted - granted.count
   if not serving.is_try then
@@ -37,13 +39,14 @@ local function end_at_gate(serving, slot_request, gates, granted, deferred)
   end
   granted.not_before_us = deferred.until_us
   local binding = binding_at(gate)
-  -- If no limit of the key delays the call, a cooldown, a pause or a gap of the key does.
+  -- If no limit of the key delays the call, the key's cooldown, pause or gap delays it.
   local held = closed_by({ gate }, serving.now_us)
   if held == 0 then held = slowed_by({ gate }, serving.now_us) end
   granted.binds_at = binding > 0 and gate.after + binding or held
 end
 
--- True if the slot requests of a line share one slice of a horizon. With leases of a key, each slot request is separate.
+-- True if the slot requests of a line share one slice of a horizon. If only leases of a key limit them, each slot
+-- request is separate.
 local function is_slice(main, gates)
   if main.number == 0 or #gates > 0 then return true end
   for _, limit in ipairs(main.scope.limits) do
@@ -52,7 +55,7 @@ local function is_slice(main, gates)
   return false
 end
 
--- Sets why a slot request got no more slots, and when to draw again.
+-- Sets the reason why a slot request got no more slots, and when to draw again.
 local function end_slot_request(serving, slot_request, main, gates, granted, deferred, horizon_us)
   if deferred then
     end_at_gate(serving, slot_request, gates, granted, deferred)
@@ -67,7 +70,7 @@ local function end_slot_request(serving, slot_request, main, gates, granted, def
     if not serving.is_try then
       keep_behind(serving, gates, nil, slot_request, line.waiting[#line.waiting], slot_request.wanted - granted.count)
     end
-    -- A try keeps no position, so this field has the time to ask again.
+    -- A try keeps no position, so this field contains the time to ask again.
     if is_own or serving.is_try then granted.not_before_us = turn_us end
   end
   local soonest_us, binds_at = soonest_of(serving, main, gates, horizon_us)
@@ -76,7 +79,7 @@ local function end_slot_request(serving, slot_request, main, gates, granted, def
   if serving.is_try then for_tries().until_open(serving, main, gates, granted) end
 end
 
--- The scope of a key. It starts used up if Redis has lost it.
+-- Returns the scope of a key. If Redis has lost the key's state, its limits start used up.
 local function open_scope(key, now_us)
   local scope = key.scope or open_key(key, now_us)
   if key.is_lost then
@@ -86,9 +89,9 @@ local function open_scope(key, now_us)
   return scope
 end
 
--- When a call could start, for a slot request that wants no slots, or that waits behind another one.
+-- Returns when a call could start, for a slot request that wants no slots, or that waits behind another one.
 local function look(serving, slot_request, refused, horizon_us)
-  -- All slot requests behind it get the same reply.
+  -- All slot requests behind a refused one get the same reply.
   if refused and not slot_request.is_bounded then return refused end
   local granted = {
     slots = NOTHING, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, binds_at = 0, soonest_us = 0,
@@ -100,7 +103,8 @@ local function look(serving, slot_request, refused, horizon_us)
   return granted
 end
 
--- What a slot request must fit: the limits that decide its slots, and the gates, which must all allow the same slots.
+-- Returns what a slot request must fit: the limits that decide its slots, and the gates, which must all allow the
+-- same slots.
 local function fit_all(serving, slot_request)
   local shared, gates, main, after = serving.bucket.shared, NOTHING, nil, #serving.bucket.shared.limits
   for index = 1, #slot_request.keys do
@@ -126,7 +130,7 @@ local function serve(serving, slot_request)
   serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, now_us))
   local main, gates = fit_all(serving, slot_request)
   local line = main.line
-  -- A try has no turn, so the horizon is not divided.
+  -- A try takes no turns, so the horizon is not divided among replicas.
   local share_left = serving.is_try and slot_request.wanted or math.floor((1 - line.used) * main.share)
   local most, until_us = math.min(slot_request.wanted, math.max(line.used == 0 and 1 or 0, share_left)), now_us + horizon_us
   local is_from_holes = serving.bucket.holes > 0 and not serving.is_try
@@ -142,7 +146,7 @@ local function serve(serving, slot_request)
   else
     deferred = book_list(serving, slot_request, main, gates, most, until_us, granted)
   end
-  -- A slot taken from a hole was counted when it was first booked.
+  -- Does not count slots from holes again: they were counted when they were first booked.
   if #serving.shadows > 0 then for_shadows().count_calls(serving.shadows, granted, recycled, slot_request, main) end
   granted.count = #granted.slots + granted.run_count
   if granted.count > 0 then

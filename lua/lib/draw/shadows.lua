@@ -1,8 +1,9 @@
--- Shadow limits: they delay nothing, and only count the calls that they would have delayed.
--- Their key has twelve doubles for each: code count period_us capacity a b c last_us calls waited refused longest_us. It
--- expires 30 days after the last call. It and the parts of their limits are the last keys of a request, except after_them.
+-- Shadow limits delay no calls. They only count the calls that they would have delayed. Their Redis key has twelve
+-- doubles for each shadow: code count period_us capacity a b c last_us calls waited refused longest_us. The key
+-- expires 30 days after the last call. This key and the parts of the shadow limits are the last keys of a request,
+-- except for `after_them` keys.
 local PER_SHADOW, KEEP_SHADOWS_MS = 12, 2592000000
--- A call that would have waited longer than this counts as refused, and takes no room.
+-- A call that would have waited longer than this counts as refused, and books nothing.
 local MOST_AHEAD_US = 3600000000
 
 -- Reads the shadows at the end of a request and their state in Redis. Nil if one of them is invalid.
@@ -39,7 +40,7 @@ local function save_shadows(shadows)
   redis.call('SET', shadows.key, table.concat(packed), 'PX', KEEP_SHADOWS_MS)
 end
 
--- Counts a call that starts at a time. It books the slot that it would have had under this limit.
+-- Counts a call that starts at a time. Books the slot that the call would have had under this shadow limit.
 local function count_call(shadow, at_us, cost, drawer)
   if cost == 0 then return end
   local limit, rule = shadow.limit, RULES[shadow.limit.code]
@@ -56,7 +57,8 @@ local function count_call(shadow, at_us, cost, drawer)
   shadow.last_us = slot_us
 end
 
--- Counts the calls with booked slots: a run, or single slots after those that were taken from holes.
+-- Counts the calls with booked slots: those of a run, or single slots. Slots from holes come first and were counted
+-- before.
 local function count_calls(shadows, granted, recycled, slot_request, main)
   local limit = main.scope.limits[1]
   local drain, step = limit and limit.count or 1, limit and main.costs[1] * limit.period_us or 0
@@ -70,8 +72,8 @@ local function count_calls(shadows, granted, recycled, slot_request, main)
   end
 end
 
--- Books the cost beyond a call's estimate, or takes back the unused part. If a call at that time would be refused for its wait,
--- this call most likely was, and booked nothing.
+-- Books the part of a call's cost above its estimate, or returns the unused part. If a call at that time would be
+-- refused, this call most likely was refused too and booked nothing, so nothing is settled.
 local function settle_shadows(shadows, slot_us, next_number, now_us)
   local drawer = { now_us = now_us }
   for _, shadow in ipairs(shadows) do

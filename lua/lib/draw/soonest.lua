@@ -1,16 +1,17 @@
--- The earliest time at which a call can start, even if all others give up. Replies contain it, so that a call with an earlier
--- deadline is rejected immediately.
+-- Computes the earliest time at which a call can start, even if all other calls give up. Replies contain this time,
+-- so that a call with an earlier deadline is rejected immediately.
 
--- The time before which a scope lets no call start. A cut rate grows back while a call waits. So the rate is estimated at the
--- time until which the call would wait at the current rate. The next response may end a gap.
+-- Returns the time before which a scope lets no call start. A cut rate recovers while a call waits, so the rate is
+-- taken at the time until which the call would wait at the current rate. Gaps are ignored, because the next response
+-- may end a gap.
 local function least_opens_at_us(scope, now_us, step_us)
   local latest_us = opens_at_us(scope, now_us, step_us)
   return math.max(now_us, scope.last_us, after_cut_us(scope, latest_us, step_us))
 end
 
--- Returns the earliest start in a scope, and the number of the limit or cause that delays it. The number is 0 if the start is
--- at until_us or earlier. A cooldown or pause of the other scope also counts. Limits on leases are left out, because it is
--- unknown when a lease becomes free.
+-- Returns the earliest start in a scope, and the number of the limit or cause that delays it. The number is 0 if the
+-- start is at until_us or earlier. A cooldown or pause of the scope `beside` also counts. Concurrency limits are left
+-- out, because it is unknown when a lease becomes free.
 local function soonest_in(gate, beside, now_us, until_us)
   local scope, both = gate.scope, { beside, gate }
   local closed_us = math.max(closed_until_us(beside.scope), closed_until_us(scope))
@@ -26,9 +27,9 @@ local function soonest_in(gate, beside, now_us, until_us)
   return soonest_us, slowed_by(both, now_us)
 end
 
--- The earliest start for a slot request that was checked, under the limits of the bucket and of its keys.
+-- Returns the earliest start for a slot request that was checked, under the limits of the bucket and of its keys.
 local function soonest_of(serving, main, gates, horizon_us)
-  -- The reply to a try says when to ask again.
+  -- Tries need no earliest start, because their reply already says when to ask again.
   if serving.is_try then return 0, 0 end
   local now_us = serving.now_us
   local until_us = now_us + horizon_us
@@ -40,7 +41,8 @@ local function soonest_of(serving, main, gates, horizon_us)
   return soonest_us, binds_at
 end
 
--- For a slot request that was not served, under the limits of the bucket, and of its keys if the draw opened them.
+-- Returns the earliest start for a slot request that was not served, under the limits of the bucket, and of its keys
+-- if the draw opened them.
 local function soonest_unserved(serving, slot_request, key_scopes, horizon_us)
   local now_us, after, soonest_us, binds_at = serving.now_us, 0, 0, 0
   for index, scope in ipairs({ serving.bucket.shared, unpack(key_scopes) }) do

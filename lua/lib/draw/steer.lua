@@ -1,14 +1,17 @@
--- Changes of a scope, such as a pause. Each change returns true if slots that replicas hold are invalid now.
+-- Changes a scope, for instance pauses it. Each change returns true if slots that replicas already hold become
+-- invalid.
 
--- The rate right after a cooldown, in per mille of the full rate.
+-- The rate directly after a cooldown, in per mille of the full rate.
 local RAMP_FROM = 250
 
--- The time of the last booked slot. Responses to calls until then result from the rate before the change.
+-- Returns the time of the last booked slot. Calls up to this time still have the rate from before the change, and so
+-- do their responses.
 local function handed_out_until_us(scope, now_us)
   return math.max(now_us, scope.last_us)
 end
 
--- Lets no call start for duration_us, and the rate does not grow back. False if a cooldown lasts that long already.
+-- Starts a cooldown of duration_us, during which no call starts and a cut rate does not recover. Returns false if the
+-- current cooldown lasts that long already.
 local function start_nothing(scope, now_us, duration_us)
   local until_us = now_us + duration_us
   if duration_us == 0 or until_us <= scope.cool_until_us then return false end
@@ -51,8 +54,8 @@ local CHANGES = {
   end,
 }
 
--- Puts a policy in force: from the code (0), by an operator (1) or from rules (2). With does_yield, an operator's policy stays,
--- and so does an equal policy. Returns true if slots that were given out are invalid now.
+-- Makes a policy active: from the code (0), by an operator (1) or from rules (2). With does_yield, the current policy
+-- stays if an operator set it, or if it is the same. Returns true if slots that were granted become invalid.
 local function configure(bucket, terms, version, source, does_yield)
   if does_yield then
     local is_same = bucket.source == source and (source == 0 or bucket.text == terms.text)

@@ -1,10 +1,10 @@
--- Functions for tries, and for buckets without limits, where many calls start at once.
+-- Functions for tries, and for buckets without limits. In both, many calls start at once.
 -- @include lib/state/status
 
--- The most calls that may start at once if no limit bounds them.
+-- The most calls that may start at once if no limit applies.
 local MOST_TOGETHER = 1000000
 
--- The number of such calls that the capacities allow at once.
+-- Returns how many such calls the capacities of the limits allow at once.
 local function most_of(fitting)
   local most = MOST_TOGETHER
   for index, limit in ipairs(fitting.scope.limits) do
@@ -33,12 +33,12 @@ local function book_at_once(serving, main, gates, most, until_us, granted)
   for _, fitting in ipairs(fittings) do
     commit_all(fitting.scope, at_us, times(fitting, count), 0, fitting.drawer)
   end
-  -- With this low excess, all calls of a run start at its first moment.
+  -- An excess this low makes all calls of a run start at its first moment.
   granted.run_count, granted.run_at_us, granted.run_excess = count, at_us, -(2 ^ 52)
   if count < most then return select(2, for_gates().start_through(serving, gates, at_us, at_us, until_us)) end
 end
 
--- The reply to a try names the key that refuses it, or the shared limits if they refuse it for longer.
+-- Names the cause in the reply to a try: the key that refuses it, or the shared limits if they refuse it for longer.
 local function later_of_main(serving, main, granted)
   local next_us = earliest_for_all_us(main.scope, main_opens_us(serving, main), main.costs, 0, main.drawer)
   if next_us == math.huge or next_us <= granted.not_before_us then return end
@@ -46,7 +46,7 @@ local function later_of_main(serving, main, granted)
   if binding > 0 then granted.not_before_us, granted.binds_at = next_us, binding end
 end
 
--- A refused try cannot pass before the last pause or cooldown ends.
+-- Sets when to try again: a refused try cannot pass before the last pause or cooldown ends.
 local function until_open(serving, main, gates, granted)
   local fittings, open_us = { { scope = serving.bucket.shared, number = 0 }, main, unpack(gates) }, 0
   for _, fitting in ipairs(fittings) do open_us = math.max(open_us, closed_until_us(fitting.scope)) end

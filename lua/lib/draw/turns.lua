@@ -1,19 +1,21 @@
--- Counts the replicas that draw from a bucket, and orders them: the most urgent call first, then the longest wait. Here a
--- replica is called an asker, and is known by its name.
--- The turns of a scope are one string at scope.turns_key, in their order. It has doubles, and then the names of the askers, each
--- after a space. It expires a minute after the last turn. The doubles:
---   number of doubles; then per turn: since_us due_us start_us needs limits, and per need its order and an amount of each limit
+-- Counts the replicas that draw from a bucket, and orders them: the most urgent call first, then the longest wait.
+-- Here a replica is called an asker, and is identified by its name.
+-- The turns of a scope are stored in order in one string at scope.turns_key. First come doubles, and then the names
+-- of the askers, each after a space. The string expires a minute after the last turn. The doubles:
+--   number of doubles; then per turn: since_us due_us start_us needs limits, and per need its order and an amount of
+--   each limit
 local WINDOW_US, KEEP_TURNS_MS = 1000000, 60000
--- Larger than every time of a bucket's clock until 2041, and small enough that four ranks stay whole numbers.
+-- The distance between two ranks in an order. It exceeds every time of a bucket's clock until 2041. With four ranks,
+-- orders are still exact as doubles.
 local RANK_STEP = 2 ^ 51
--- Calls of the same millisecond count as simultaneous: their askers take turns.
+-- Calls that arrived in the same millisecond count as simultaneous, so their askers take turns.
 local TOGETHER_US = 1000
--- The most turns, needs of one asker, and numbers that are kept. Lua unpacks only a few thousand values at once.
+-- The most turns, needs of one asker, and numbers that are stored. Lua unpacks only a few thousand values at once.
 local MOST_TURNS, MOST_NEEDS, MOST_NUMBERS = 128, 8, 6000
 
 local NO_TURNS = {}
 
--- Counts the askers of each second. Each says when it last drew, so no list of them is needed.
+-- Counts the askers in each second. Each asker sends the time of its last draw, so no list of askers is needed.
 local function count_asker(bucket, drew_us)
   local age = bucket.clock_us - bucket.window_us
   if age >= WINDOW_US then
@@ -24,17 +26,18 @@ local function count_asker(bucket, drew_us)
   if drew_us == 0 or drew_us < bucket.window_us then bucket.alive = bucket.alive + 1 end
 end
 
--- An even share of a horizon. A lone asker leaves a quarter, so that it can ask again before its slots run out.
+-- Returns an even share of a horizon's slots. A lone asker leaves a quarter of them, so that it can draw again before
+-- its slots run out.
 local function share_of(slots, alive)
   return math.max(1, math.floor(math.min(slots * 0.75, slots / alive)))
 end
 
--- The order of a call: by its rank, and then by the time since when it waits, in us.
+-- Returns the order of a call: first by its rank, then by the time when it began to wait, in us.
 local function order_of(rank, since_us)
   return rank * RANK_STEP + since_us - since_us % TOGETHER_US
 end
 
--- The turns of a scope in their order, without missed ones.
+-- Returns the turns of a scope in their order, without turns that were missed before missed_us.
 local function read_turns(scope, missed_us)
   local packed = scope.turns_until_us >= missed_us and redis.call('GET', scope.turns_key)
   if not packed then return NO_TURNS end
@@ -55,7 +58,7 @@ local function read_turns(scope, missed_us)
   return turns
 end
 
--- The turns of other askers, except those made under another number of limits.
+-- Returns the turns of other askers, except those made under a different number of limits.
 local function others_of(turns, asker, limit_count)
   local others = NO_TURNS
   for index = 1, #turns do
@@ -93,7 +96,8 @@ local function write_turns(scope, turns, now_us)
   redis.call('SET', scope.turns_key, packed, 'PX', string.format('%.0f', keep_ms))
 end
 
--- Sets or removes an asker's turn among all turns of the scope. Returns since when the asker waits; 0 without a turn.
+-- Sets or removes an asker's turn among all turns of the scope. Returns the time since when the asker waits; 0
+-- without a turn.
 local function keep_turn(scope, all, asker, own_since_us, turn, now_us)
   if not turn and own_since_us == 0 then return 0 end
   local turns = {}
@@ -126,8 +130,8 @@ local function leave_turn(scope, asker, since_us, now_us)
   end
 end
 
--- Returns the turns before a call of this order. Each turn contains, per limit, the sum of its own need and of all earlier turns'
--- needs. Among simultaneous calls, the turn that has waited longest is first.
+-- Returns the turns before a call of this order. Each returned turn has, per limit, the sum of its own need and the
+-- needs of all earlier turns. Among simultaneous calls, the turn that has waited longest is first.
 local function ahead_of(turns, order, own_since_us)
   local before, is_sorted = {}, true
   for at = 1, #turns do
@@ -168,20 +172,20 @@ local function ahead_of(turns, order, own_since_us)
   return before
 end
 
--- How much later a limit gives this additional amount.
+-- Returns how much longer a limit needs to allow this additional amount, in us.
 local function after_us(limit, amount)
   return RULES[limit.code].does_drain and math.ceil((amount * limit.period_us) / limit.count) or 0
 end
 
--- When a limit has room for an amount. The amount may be more than the limit can ever give at once.
+-- Returns when a limit has room for an amount, which may exceed what the limit can allow at once.
 local function room_at_us(limit, at_us, amount)
   local earliest, beyond = RULES[limit.code].earliest, amount - limit.capacity
   if beyond <= 0 then return earliest(limit, at_us, amount, NO_ASKER) end
   return earliest(limit, at_us, limit.capacity, NO_ASKER) + math.ceil((beyond * limit.period_us) / limit.count)
 end
 
--- True if booking this call delays no earlier turn: each has its room until until_us, or until the time in its asker's last
--- reply.
+-- True if booking this call delays no earlier turn. Each earlier turn must still have its room by until_us, or by the
+-- time in its asker's last reply.
 local function is_in_time(scope, before, costs, opens_us, until_us)
   local limits, amounts = scope.limits, before.amounts
   for index = 1, #limits do

@@ -3,7 +3,7 @@
 -- Stores a new job in the same way as BullMQ's scripts (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with
 -- bullmq 6.7.0). A job with a key is parked immediately.
 
--- Delays a job as BullMQ does: by milliseconds, with 12 more bits for the order within one.
+-- Delays a job as BullMQ does. The score is in ms, with 12 more bits for the order within one ms.
 local function delay_until(lanes, id, at_ms)
   local first, last = at_ms * 4096, at_ms * 4096 + 4095
   local taken = redis.call('ZREVRANGEBYSCORE', lanes.delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2]
@@ -72,7 +72,7 @@ local function replace(lanes, id, job)
   elseif has(lanes, 'shares') then redis.call('HDEL', lanes.shares, id) end
 end
 
--- Returns the id of the stored job, and true if that is the new job.
+-- Returns the id of the stored job, and true if the new job was stored under it.
 local function add(lanes, job)
   local what, id = meet(lanes, job)
   if what == 'replace' then replace(lanes, id, job) end

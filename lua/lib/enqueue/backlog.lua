@@ -1,7 +1,7 @@
--- Limits the number of pending jobs, over all keys and for each key. A lane counts the parked jobs of its key. Jobs of
--- the key that were stored for a later time are in a separate index, because the delayed set does not store keys.
+-- Limits the number of pending jobs, in total and for each key. A lane counts the parked jobs of its key. Jobs of the
+-- key that were stored for a later time are in a separate index, because the delayed set does not store keys.
 
--- The most index entries that are checked at once.
+-- The most index entries that one run checks.
 local MOST_LOOKED = 1000
 
 local function later_of(lanes, key)
@@ -22,7 +22,7 @@ local function waiting_of(lanes, key, most)
   local lane, later = lanes.lane .. key, later_of(lanes, key)
   local parked, delayed = redis.call('ZCARD', lane), redis.call('ZCARD', later)
   if delayed == 0 or parked + delayed <= most then return parked + delayed end
-  -- Checks another part of a long index each time.
+  -- Checks a different part of a long index each time.
   local parts = math.ceil(delayed / MOST_LOOKED)
   local first = lanes.now_ms % parts * MOST_LOOKED
   for _, id in ipairs(redis.call('ZRANGE', later, first, first + MOST_LOOKED - 1)) do
@@ -33,7 +33,7 @@ local function waiting_of(lanes, key, most)
   return parked + delayed
 end
 
--- Counts the jobs that would be stored: in total, and by key.
+-- Counts the jobs that would be new, in total and by key.
 local function count_new(lanes, jobs)
   local seen, all, of_key = {}, 0, {}
   for _, job in ipairs(jobs) do
@@ -50,7 +50,8 @@ local function count_new(lanes, jobs)
   return all, of_key
 end
 
--- Returns the number of pending jobs, the limit and its key if storing these jobs would exceed it. Otherwise nil.
+-- Returns the number of pending jobs, the limit and its key if storing these jobs would exceed a limit. Otherwise
+-- returns nil.
 local function is_full(lanes, most, jobs)
   local all, of_key = count_new(lanes, jobs)
   if most.all and all > 0 then

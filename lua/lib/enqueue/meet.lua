@@ -1,8 +1,8 @@
 -- @include lib/lanes/states/unended
--- Finds the stored job with the id or dedupeId of a new job.
+-- Finds the stored job that has the same id or dedupeId as a new job.
 
--- Returns the job that holds a dedupeId, or nil. With a dedupeMs, a job that keeps the first one holds it beyond its
--- end. A running job still holds it if the job that should follow it was removed.
+-- Returns the job that holds a dedupeId, or nil. With a dedupeMs, a job whose mode keeps the first job still holds
+-- the dedupeId after its end. A running job also holds it if the job that should follow it was removed.
 local function holder_of(lanes, dedupe)
   local place = lanes.jobs .. 'de:' .. dedupe.id
   local id = redis.call('GET', place)
@@ -12,8 +12,8 @@ local function holder_of(lanes, dedupe)
   return followed and is_unended(lanes, followed) and followed or nil
 end
 
--- Decides about a new job. Returns "keep" with the stored job that stays, "replace" with the one whose data is
--- replaced, "after" with the one that must end first, or "add".
+-- Decides what happens to a new job. Returns "keep" and the stored job that stays, "replace" and the job whose data
+-- is replaced, "after" and the job that must end first, or "add".
 local function meet(lanes, job)
   if job.id and redis.call('HEXISTS', lanes.jobs .. job.id, 'name') == 1 then return 'keep', job.id end
   local holder = job.dedupe and holder_of(lanes, job.dedupe)

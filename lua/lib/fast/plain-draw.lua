@@ -1,7 +1,8 @@
--- A macro at the head of slots-draw for the plain draw, the most frequent one: one leaky bucket, calls of one cost and priority.
--- It replies the same as the rest of slots-draw in a third of the time, because it creates no functions. If anything is
--- unusual, it writes nothing and the rest runs.
--- It repeats the arithmetic of lib/limits/leaky-bucket and lib/draw; the histories of the conformance suite compare both.
+-- A macro at the beginning of slots-draw for the plain draw, the most frequent one: one leaky bucket, calls of one
+-- cost and priority. Its reply is the same as that of the rest of slots-draw, in a third of the time, because it
+-- creates no functions. If anything is unusual, it writes nothing and the rest of slots-draw runs.
+-- It repeats the arithmetic of lib/limits/leaky-bucket and lib/draw. The histories of the conformance suite compare
+-- both.
 if #ARGV[3] == 168 and #ARGV[4] == 96 then
   local pinned_us, horizon_us, drew_us, how, _, _, own_since_us, lease_order, version, s1, s2, s3, s4, n_limits, code, count,
     period_us, capacity, n_resets, n_keys, has_shadows = struct.unpack('<ddddddddddddddddddddd', ARGV[3])
@@ -12,7 +13,8 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
     and wanted >= 1 and wanted % 1 == 0 and cost >= 1 and cost <= capacity and cost % 1 == 0 and horizon_us >= 0
     and horizon_us % 1 == 0 and drew_us % 1 == 0 and own_since_us % 1 == 0 and since_us % 1 == 0 and next_since_us % 1 == 0
     and last_since_us % 1 == 0 and redis.call('GET', KEYS[1])
-  -- Ten numbers of the bucket, eleven of its scope, seven of its limit and one more: see lib/state/pack.
+  -- The stored bucket must have 29 doubles: ten of the bucket, eleven of its scope, seven of its limit, and one more.
+  -- See lib/state/pack.
   if packed and struct.unpack('<d', packed) == 29 and string.sub(packed, 233) == ARGV[2] then
     local _, generation, own_version, source, clock_us, skew_us, window_us, alive, alive_before, holes,
       last_us, cool_us, paused_us, cut_us, factor, slow_us, recover_us, gap_us, gap_until_us, turns_until_us,
@@ -29,7 +31,7 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
     local is_plain = version <= own_version and drew_us <= clock_us and own_code == 1 and own_count == count
       and own_period_us == period_us and own_capacity == capacity and holes == 0 and cool_us <= now and paused_us <= now
       and gap_until_us <= now and (factor >= 1000 or now >= slow_us + recover_us) and share_of_rank
-    -- The turns of other askers, see lib/draw/turns: seven numbers each, if all have one need under one limit.
+    -- Reads the turns of other askers (lib/draw/turns). Each has seven numbers if all have one need under one limit.
     local turns, askers, others = {}, {}, 0
     local line = is_plain and turns_until_us >= missed_us and redis.call('GET', KEYS[2])
     if line then
@@ -69,7 +71,8 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
       local excess = level + (cost - capacity) * period_us
       local room = (until_us - at_us) * count - excess
       local fit = (until_us < at_us or room < 0) and 0 or floor(room / step) + 1
-      -- The time with room for an amount beside the bookings ahead of opens_us, as in room_at_us of lib/draw/turns.
+      -- Returns when there is room for an amount beside the bookings ahead of opens_us, as room_at_us of
+      -- lib/draw/turns does.
       local function room_at(opens_us, booked, amount)
         local beyond = amount - capacity
         local room_us = opens_us + ceil(max(0, booked + min(0, beyond) * period_us) / count)
@@ -127,7 +130,7 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
         turn_since_us = granted > 0 and now + 1 or min(now, own_since_us > 0 and own_since_us or now)
         turns_until_us = max(turns_until_us, due_us)
         if soonest_us > until_us and soonest_us > opens_us then binds_at = 1 end
-        -- This asker's turn goes before the first later turn.
+        -- Inserts this asker's turn before the first later turn.
         local position = others
         for index = 0, others - 1 do
           local its_order = turns[index * 7 + 6]

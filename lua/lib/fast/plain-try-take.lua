@@ -12,7 +12,7 @@ if code == 5 then
   local fit = (capacity - used) / cost
   fit = fit - fit % 1
   granted = fit < 0 and 0 or wanted < fit and wanted or fit
-  -- Within one window, the key already expires at the right time.
+  -- Sets the expiry only for the first calls in a window. After that, the key already expires at the right time.
   if is_new or b == 0 then life_us = start_us + period_us - now end
   used = used + granted * cost
   if granted > 0 then a, b = start_us, used end

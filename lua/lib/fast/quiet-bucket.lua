@@ -2,7 +2,8 @@
 -- It reads text (the policy's) and numbers, which begin with pinned_us, drew_us and the policy's version. It declares
 -- packed, generation, own_version, source, alive, alive_before, server_us, and the bucket's time (now).
 local packed = redis.call('GET', KEYS[1])
--- Ten numbers of the bucket, eleven of its scope, which has no limit, and one more: see lib/state/pack.
+-- The stored bucket must have 22 doubles: ten of the bucket, eleven of its scope (without limits), and one more. See
+-- lib/state/pack.
 if not packed or struct.unpack('<d', packed) ~= 22 or string.sub(packed, 177) ~= text then return '' end
 local _, generation, own_version, source, clock_us, skew_us, _, alive, alive_before, _, shared_last_us =
   struct.unpack('<ddddddddddd', packed)

@@ -1,7 +1,7 @@
 -- A macro over the locals of scopes-try: reads the lists of limits, and the states of their keys in either form of lib/state/pack.
 -- Reads: numbers, now.
--- Declares: next_at, where the shapes begin in numbers; per list, its limits and the packing of its keys; and a, b and c for
--- each limit of each key. Those of key number n of a list begin at list.base + n * #list.
+-- Declares: next_at, where the shapes begin in numbers; per list, its limits and the packing of its keys; and a, b
+-- and c for each limit of each key. The values of key number n of a list begin at list.base + n * #list.
 local lists, next_at, n_keys, after, a, b, c, unusual_of = {}, 4, 0, 0, {}, {}, {}, {}
 local found = redis.call('MGET', unpack(KEYS, 2))
 for index = 1, numbers[next_at] do

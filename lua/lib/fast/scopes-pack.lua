@@ -1,6 +1,6 @@
--- A macro over the locals of scopes-try, for one key with granted calls: packs its state in the form that it has in Redis.
+-- A macro over the locals of scopes-try, for one key with granted calls: packs the key's state in its Redis format.
 -- Reads: list, key, life_us, and what lib/fast/scopes-found declares.
--- Declares: state. For a key with one limit and an unchanged expiry, only the part after the limit.
+-- Declares: state. For a key with one limit and an unchanged expiry, state has only the part after the limit.
 local slot, unusual, state = list.base + key * #list, unusual_of[key], nil
 if #list > 1 or unusual then
   local row, at = unusual and { now, unusual } or {}, unusual and 2 or 0

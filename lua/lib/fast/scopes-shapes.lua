@@ -1,6 +1,7 @@
--- A macro over the locals of scopes-try: reads the shapes, which are the costs of one kind of call.
+-- A macro over the locals of scopes-try: reads the shapes. A shape has the costs of one kind of call.
 -- Reads: now, lists, and numbers from next_at on.
--- Declares: shapes. Each has, for each of its keys, the limits and the cost under each. next_at then points to the slot requests.
+-- Declares: shapes. Each shape has, for each of its keys, the limits and the cost under each limit. next_at then
+-- points to the slot requests.
 local shapes = {}
 next_at = next_at + 1
 for index = 1, numbers[next_at] do

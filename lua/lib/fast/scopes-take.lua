@@ -1,8 +1,8 @@
 -- A macro over the locals of scopes-try, for one slot request: takes as many calls as all limits of its keys let start now. It
 -- repeats the arithmetic of lib/fast/plain-try-take. x - x % 1 is a floor.
 -- Reads: numbers, now, shape, granted, and at. The keys come after `at`.
--- Sets: reply and its length (to), granted, a, b, c, and lives_us. The latter says how much longer each key with granted calls
--- must live: 0 if it already expires at the right time.
+-- Sets: reply and its length (to), granted, a, b, c, and lives_us, which is how much longer each key with granted
+-- calls must live: 0 if it already expires at the right time.
 local used_at = to
 for each = 1, #shape do
   local part = shape[each]
@@ -64,7 +64,7 @@ if granted > 0 then
       reply[to], slot = used, slot + 1
       if own_us > life_us then life_us = own_us end
     end
-    -- Within its windows, a key already expires at the right time.
+    -- Keeps the expiry of a key within its windows, because the key already expires at the right time.
     lives_us[key] = is_kept and (lives_us[key] or 0) or math.max(1, life_us)
   end
 end

@@ -1,15 +1,16 @@
 -- @include lib/lanes/order
--- Returns the deadline for a job's start, in ms since 1970, or nil. For a run of a schedule, it counts from the planned
--- time.
+-- Returns the deadline for a job's start, in ms since 1970, or nil. For a run of a schedule, the wait counts from the
+-- planned time.
 local function start_by_of(opts, stored_at_ms)
   local ours = opts.sluice
   if ours.startByMs or not ours.maxWaitMs then return ours.startByMs end
   return stored_at_ms + (opts.delay or 0) + ours.maxWaitMs
 end
 
--- Returns when a parked job is let out so that a worker fails it as expired. Nil without a deadline, and after its
--- first attempt. A job that comes back has some time left by its worker's clock. If it has none by the clock of Redis,
--- it waits for its turn: let out at once, it would come back again and again.
+-- Returns when a parked job may be fetched out of turn, so that a worker fails it as expired. Returns nil without a
+-- deadline, and after the first attempt. A job that a worker returned had some time left by that worker's clock. If
+-- it has none left by the clock of Redis, it waits for its turn, because otherwise it would be fetched and returned
+-- again and again.
 local function expires_at_of(lanes, start_by_ms, attempts_made, comes_back)
   local at_ms = tonumber(start_by_ms)
   if not at_ms or (tonumber(attempts_made) or 0) > 0 then return nil end
@@ -18,7 +19,7 @@ local function expires_at_of(lanes, start_by_ms, attempts_made, comes_back)
 end
 
 -- Parks a job in the lane of its key, at the position that it first had there. With is_anew, a job in its lane moves
--- behind all others. A job that runs, waits to be fetched, or is gone is left unchanged.
+-- behind all others. Does nothing for a job that runs, waits to be fetched, or no longer exists.
 local function join(lanes, id, is_anew, comes_back)
   local job = lanes.jobs .. id
   local name, priority, stored_opts, seq, attempts_made, stored_at_ms =
@@ -43,7 +44,8 @@ local function join(lanes, id, is_anew, comes_back)
     lanes.parked = lanes.parked + 1
     count_below(lanes, key, 1)
   end
-  -- In BullMQ's form: ms, and 12 bits for the order. If the lanes are lost, the job comes due by itself.
+  -- The score has BullMQ's format: ms, and 12 bits for the order. If the lanes are lost, the job becomes due when
+  -- this delay ends.
   redis.call('ZADD', lanes.delayed, 'XX', string.format('%.0f', (lanes.now_ms + DAY_MS) * 4096), id)
   if ours then
     if tonumber(ours.share) then
@@ -51,7 +53,7 @@ local function join(lanes, id, is_anew, comes_back)
       lanes.known.shares = true
     end
     local lapses_at_ms = expires_at_of(lanes, start_by_of(opts, stored_at_ms), attempts_made, comes_back)
-    -- If a dead letter holds its key, each job fails only in its turn.
+    -- In a lane that a dead letter blocks, a job fails only when its turn comes.
     if lapses_at_ms and ours.ordered ~= tonumber(HOLD) then
       redis.call('ZADD', lanes.deadlines, string.format('%.0f', lapses_at_ms), id)
       lanes.known.deadlines = true
@@ -62,8 +64,8 @@ local function join(lanes, id, is_anew, comes_back)
   return key
 end
 
--- Returns the part of a turn that a job took and did not use, to its lane and to each parent above. Takes the
--- blocked item, the lane or a parent of it, out of line.
+-- Returns the unused part of a job's turn to its lane and to each parent above. Removes the blocked item, which is
+-- the lane or one of its parents, from its line.
 local function give_back(lanes, parent, item, share, blocked_item)
   local line, finish = line_of(lanes, parent), finish_of(lanes, parent)
   local score = redis.call('ZSCORE', line, item)
@@ -81,7 +83,7 @@ local function give_back(lanes, parent, item, share, blocked_item)
   give_back(lanes, parent_of(parent), parent, share, blocked_item)
 end
 
--- Blocks a lane, or a parent above it, until there is room. Other lanes pass it.
+-- Blocks a lane, or a parent above it, until there is room. Other lanes continue.
 local function block(lanes, key, id, until_ms, blocked_item)
   give_back(lanes, parent_line_of(lanes, key), key, share_of(lanes, id), blocked_item)
   redis.call('ZADD', lanes.blocked, string.format('%.0f', until_ms), blocked_item)

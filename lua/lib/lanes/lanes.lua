@@ -1,18 +1,18 @@
 -- @include lib/lanes/line
--- The lanes of a queue. Each key has one lane, in which its pending jobs wait for their turn. They are parked in
--- BullMQ's delayed set. The lane of a key without room is blocked (`blocked`) until there is room. If a parent key has
--- no room, the parent is blocked, and all lanes below it wait. take() in lib/lanes/take.lua decides the next job.
+-- Each key of a queue has one lane, in which its pending jobs wait for their turn. They are parked in BullMQ's
+-- delayed set. The lane of a key without room is blocked (`blocked`) until there is room. If a parent key has no
+-- room, the parent is blocked, and all lanes below it wait. take() in lib/lanes/take.lua chooses the next job.
 
 local DAY_MS = 86400000
--- The end of a pause without an end, in ms since 1970.
+-- Stored as the end of a pause without an end, in ms since 1970.
 local FOREVER_MS = 8.64e15
--- A lane or a parent that was blocked is tested with one job at a time, a probe, until this many got their slots at
--- once.
+-- After a lane or a parent was blocked, it runs one job at a time, called a probe, until this many probes got their
+-- slots immediately.
 local PROBES = 2
--- A probe without a result ends after this time.
+-- A probe without a result ends after this many ms.
 local PROBE_MS = 1000
--- The message that a key has room may get lost, for instance without a worker. So every RECHECK_EVERY_MS,
--- RECHECKED_LANES of the lanes that are blocked for longer are tested with a job, in turns.
+-- The message that a key has room may be lost, for instance if no worker runs. So every RECHECK_EVERY_MS, up to
+-- RECHECKED_LANES of the lanes that are blocked for longer are tested with one job each, in turns.
 local RECHECK_EVERY_MS, RECHECKED_LANES = 10000, 100
 
 local function open_lanes(keys, prefix, now_ms)
@@ -21,17 +21,17 @@ local function open_lanes(keys, prefix, now_ms)
     redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders', 'pausedKeys', 'ordered',
       'paths', 'mended', 'mendedAt'))
   lanes.jobs, lanes.now_ms, lanes.v, lanes.parked = prefix, now_ms, tonumber(v) or 0, tonumber(parked) or 0
-  -- The position of the jobs without a key among the turns of the lanes.
+  -- The virtual time of the jobs without a key, which take turns with the lanes.
   lanes.free = tonumber(free) or 0
   lanes.looked_at_ms, lanes.looked = tonumber(looked_at_ms) or 0, tonumber(looked) or 0
   lanes.wait, lanes.delayed, lanes.events, lanes.meta, lanes.marker = unpack(keys)
-  -- Counts the messages to workers about the jobs that they hold.
+  -- A version that counts the orders to workers about jobs that they hold, such as pauses (jobs-orders).
   lanes.orders = orders or ''
-  -- How many keys are paused. It is 0 in most queues, which then send no further commands.
+  -- The number of paused keys. In most queues it is 0, so no further commands are needed.
   lanes.paused_keys = tonumber(paused_keys) or 0
-  -- True if there has been an ordered lane.
+  -- True if the queue has ever had an ordered lane.
   lanes.is_ordered = ordered ~= false
-  -- True if jobs of paths are parked. Most queues have none, and then send no further commands.
+  -- True if jobs with paths as keys are parked. In most queues it is false, so no further commands are needed.
   lanes.has_paths = paths ~= false
   lanes.mended, lanes.mended_at_ms = mended or '0', tonumber(mended_at_ms) or 0
   lanes.known = {}
@@ -40,8 +40,8 @@ end
 
 local OPTIONAL = { 'slow', 'weights', 'shares', 'deadlines' }
 
--- True if there is any 'slow', 'weights', 'shares' or 'deadlines'. Most queues have none of them, and most calls do not
--- ask. So the first question covers all four.
+-- True if `name`, which is 'slow', 'weights', 'shares' or 'deadlines', exists in Redis. Most queues have none of the
+-- four, so the first command checks all of them together.
 local function has(lanes, name)
   local known = lanes.known
   if known.any == nil then
@@ -55,7 +55,7 @@ local function has(lanes, name)
 end
 
 local function close_lanes(lanes)
-  -- Without jobs, no lane is ahead of another, so the time of turns starts again.
+  -- Resets the virtual time if no jobs are parked, because no lane is ahead of another then.
   if lanes.parked <= 0 then lanes.v, lanes.free, lanes.parked = 0, 0, 0 end
   redis.call('HSET', lanes.state, 'v', string.format('%.17g', lanes.v), 'free', string.format('%.17g', lanes.free),
     'parked', string.format('%.0f', lanes.parked))
@@ -67,8 +67,8 @@ local function close_lanes(lanes)
   end
 end
 
--- Ends the blocking of a lane or a parent. The lane is put in line, unless it is empty, in line already, or waits for
--- its head job (lib/lanes/order).
+-- Unblocks a lane or a parent. The lane joins its line, unless it is empty, is in the line already, or waits for its
+-- head job (lib/lanes/order).
 local function wake_lane(lanes, key)
   redis.call('ZREM', lanes.blocked, key)
   if lanes.has_paths and redis.call('EXISTS', line_of(lanes, key)) == 1 then raise_parents(lanes, key) end
@@ -86,7 +86,7 @@ end
 
 local function wake_some_lanes(lanes)
   local since_ms = lanes.now_ms - lanes.looked_at_ms
-  -- Below 0, the clock has stepped back.
+  -- The difference is below 0 if the clock has stepped back.
   if since_ms >= 0 and since_ms < RECHECK_EVERY_MS then return end
   local from_ms = '(' .. string.format('%.0f', lanes.now_ms + RECHECK_EVERY_MS)
   local aside = redis.call('ZCOUNT', lanes.blocked, from_ms, '+inf')
@@ -98,13 +98,13 @@ local function wake_some_lanes(lanes)
   if lanes.has_paths then mend_lines(lanes) end
 end
 
--- Wakes a worker that waits for jobs, if there may be some.
+-- Wakes a worker that waits for jobs, because there may be a job now.
 local function announce(lanes)
   if redis.call('HEXISTS', lanes.meta, 'paused') == 0 then redis.call('ZADD', lanes.marker, 0, '0') end
 end
 
--- The share of turns that a lane or a parent gets in its line. Among the lanes below a parent, the lane of the parent's
--- own jobs has weight 1, because its other weight is that of the parent.
+-- Returns the weight of a lane or a parent in its line, which sets its share of turns. Among the lanes below a
+-- parent, the lane of the parent's own jobs has weight 1, because the stored weight belongs to the parent.
 local function weight_of(lanes, text, parent)
   return text ~= parent and has(lanes, 'weights') and tonumber(redis.call('HGET', lanes.weights, text)) or 1
 end
@@ -113,14 +113,14 @@ local function share_of(lanes, id)
   return has(lanes, 'shares') and tonumber(redis.call('HGET', lanes.shares, id)) or 1
 end
 
--- Removes what is stored for a lane, or for a parent, while it has jobs.
+-- Removes the data that a lane or a parent has only while it has jobs.
 local function forget_key(lanes, text)
   redis.call('ZREM', lanes.blocked, text)
   if has(lanes, 'weights') then redis.call('HDEL', lanes.weights, text) end
   if has(lanes, 'slow') then redis.call('HDEL', lanes.slow, text) end
 end
 
--- Counts a job that was parked, or is no longer parked, for each parent of its key.
+-- Adds `by` to the number of parked jobs of each parent of a key.
 local function count_below(lanes, key, by)
   local parent = parent_of(key)
   while parent ~= '' do
@@ -132,7 +132,7 @@ local function count_below(lanes, key, by)
   end
 end
 
--- Removes what is stored for a job while it is parked.
+-- Removes the data that a job has only while it is parked.
 local function forget_job(lanes, id, key)
   lanes.parked, lanes.is_changed = lanes.parked - 1, true
   if has(lanes, 'shares') then redis.call('HDEL', lanes.shares, id) end
@@ -140,14 +140,14 @@ local function forget_job(lanes, id, key)
   count_below(lanes, key, -1)
 end
 
--- For an ordered lane: what a dead letter does to it, and its head job, the one it gave last ('' if none). Otherwise
--- nil.
+-- Returns, for an ordered lane, what a dead letter does to the lane, and its head job, which is the job it started
+-- last ('' if none). Returns nil for other lanes.
 local function order_of(lanes, key)
   local order = lanes.is_ordered and redis.call('HGET', lanes.ordered, key)
   if order then return string.match(order, '^(%d) (.*)$') end
 end
 
--- Removes what is stored for an empty lane.
+-- Removes the data of an empty lane.
 local function forget_lane(lanes, key)
   leave_line(lanes, parent_line_of(lanes, key), key)
   if not has_below(lanes, key) then forget_key(lanes, key) end

@@ -1,4 +1,4 @@
--- The names of the keys of a queue's lanes.
+-- Returns the Redis keys that store a queue's lanes.
 local function lane_names(prefix)
   local own = prefix .. 'lanes:'
   return {
@@ -10,7 +10,7 @@ local function lane_names(prefix)
   }
 end
 
--- BullMQ's name of a job holds its key.
+-- Returns the key of a job, which BullMQ's job name contains; nil without a key.
 local function key_of(name)
   return string.match(name, '^key (.*)$')
 end

@@ -1,18 +1,19 @@
--- Ordered lanes. Such a lane gives its next job once the one before, its head job, has ended. Until then it is in
--- `heads`, scored by when to check it again. A head job that is retried, goes back, or was replayed is itself the next
+-- An ordered lane starts its next job only after its previous job, the head job, has ended. Until then the lane is in
+-- `heads`, scored by when to check it again. If the head job is retried, returned or replayed, it is itself the next
 -- job.
 
--- A worker reports the end of a head job. The report may get lost, and a tool that removes the job reports nothing. So
+-- A worker reports the end of a head job. The report may be lost, and a tool that removes the job reports nothing. So
 -- each lane is checked again after LOOK_MS or later, at about MOST_LOOKS lanes a second.
 local LOOK_MS, MOST_LOOKS = 5000, 20
--- The key is held by a dead letter: the next job waits until it was replayed or purged.
+-- In a lane with this value, a dead letter blocks the key: the next job waits until the dead letter is replayed or
+-- purged.
 local HOLD = '2'
 
 local function look_again_ms(lanes)
   return lanes.now_ms + math.max(LOOK_MS, math.floor(redis.call('ZCARD', lanes.heads) * 1000 / MOST_LOOKS))
 end
 
--- Stores the order that a lane's newest job asks for; nil if the lane is not ordered.
+-- Stores the setting for dead letters that a lane's newest job has; nil if the job is not ordered.
 local function set_order(lanes, key, stuck)
   if not stuck and not lanes.is_ordered then return end
   local before, head = order_of(lanes, key)
@@ -36,7 +37,7 @@ local function waits_for_head(lanes, key, joined)
   return head ~= joined
 end
 
--- Returns when to check again whether a head job has ended, in ms since 1970; nil if it has.
+-- Returns when to check again whether a head job has ended, in ms since 1970; nil if it has ended.
 local function head_until_ms(lanes, stuck, head)
   local name, ended, cancelled =
     unpack(redis.call('HMGET', lanes.jobs .. head, 'name', 'finishedOn', 'sluice:cancelled'))
@@ -50,7 +51,7 @@ local function head_until_ms(lanes, stuck, head)
   return math.min(look_again_ms(lanes), math.max(lanes.now_ms + 1, math.floor(due / 4096)))
 end
 
--- Checks a lane that waits for its head job. An empty lane is forgotten once the head job has ended.
+-- Checks a lane that waits for its head job. An empty lane is removed once the head job has ended.
 local function wake_head(lanes, key)
   if redis.call('ZREM', lanes.heads, key) == 0 then return end
   if redis.call('EXISTS', lanes.lane .. key) == 1 then
@@ -68,7 +69,7 @@ local function wake_due_heads(lanes)
   for _, key in ipairs(due) do wake_head(lanes, key) end
 end
 
--- Notes the job that a lane has given.
+-- Records the job that a lane has started as its head job.
 local function set_head(lanes, key, stuck, id)
   redis.call('HSET', lanes.ordered, key, stuck .. ' ' .. id)
   redis.call('ZADD', lanes.heads, string.format('%.0f', look_again_ms(lanes)), key)

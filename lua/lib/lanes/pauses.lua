@@ -1,5 +1,5 @@
--- Ends pauses whose time is over, of keys and of the queue. The queue's field in BullMQ's meta is 1, or the end of the
--- pause in ms since 1970. Returns whether the queue is still paused, and for how many ms if that is known.
+-- Ends the pauses of keys and of the queue whose time is over. The queue's field in BullMQ's meta is 1, or the end of
+-- the pause in ms since 1970. Returns whether the queue is still paused, and for how many ms if that is known.
 local function end_due_pauses(lanes, pause)
   if lanes.paused_keys > 0 and redis.call('ZREMRANGEBYSCORE', lanes.paused, '-inf', lanes.now_ms) > 0 then
     lanes.paused_keys = redis.call('ZCARD', lanes.paused)

@@ -2,18 +2,18 @@
 -- @include lib/lanes/join
 -- @include lib/lanes/look/count-calls
 -- @include lib/lanes/states/unended
--- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes, in each line of
--- lib/lanes/line separately. Tags count calls: a job's share of the bucket, divided by the weight of its lane and of
--- each parent above it. Jobs without a key form one more lane, in BullMQ's own sets. An ordered lane gives one job at a
--- time (lib/lanes/order). A job with a key that lies in BullMQ's sets, because it was retried, recovered or moved by a
--- tool, joins its lane first.
+-- Chooses the next job of a queue by start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes, in each line
+-- of lib/lanes/line separately. Tags count calls: a job's share of the bucket, divided by the weights of its lane and
+-- of each parent above it. Jobs without a key form one more lane, in BullMQ's own sets. An ordered lane starts one
+-- job at a time (lib/lanes/order). A job with a key can be in BullMQ's sets, because it was retried, recovered or
+-- moved by a tool. Such a job joins its lane first.
 
--- How many jobs one script moves into lanes, and how many removed jobs it skips.
+-- The most jobs that one run of the script moves into lanes, and the most removed jobs that it skips.
 local MOST_MOVED, MOST_GONE = 300, 1000
--- How soon a worker looks again while as many jobs are active as are allowed at once.
+-- While the queue's limit of active jobs is reached, a worker looks for jobs again after this many ms.
 local FULL_MS = 100
 
--- Records the result of a probe, for its lane and for each parent above it that had no room.
+-- Records the result of a probe for its lane, and for each parent above it that had no room.
 local function apply_probe(lanes, key, went_at_once)
   local text = key
   while text ~= '' do
@@ -33,7 +33,7 @@ local function apply_updates(lanes, updates)
   for _, key in ipairs(updates.ended) do wake_head(lanes, key) end
   for _, key in ipairs(updates.woken) do
     if key == '*' then
-      -- All are due now. They are woken some at a time.
+      -- Makes all blocked lanes due now. They are woken a limited number at a time.
       redis.call('ZUNIONSTORE', lanes.blocked, 1, lanes.blocked, 'WEIGHTS', 0)
     elseif redis.call('ZSCORE', lanes.blocked, key) then
       wake_lane(lanes, key)
@@ -48,8 +48,8 @@ local function move_to_lane(lanes, id)
   lanes.is_changed = true
 end
 
--- True if a job must run after another one that has not ended. It is then delayed again. jobs-follow lets it start when
--- the other ends; this covers messages that get lost.
+-- True if a job must run after another job that has not ended. The job is then delayed again. Usually jobs-follow
+-- starts it when the other job ends; this check covers lost messages.
 local function is_held_back(lanes, id, after)
   if not after then return false end
   local waits = is_unended(lanes, after)
@@ -58,7 +58,7 @@ local function is_held_back(lanes, id, after)
   return waits
 end
 
--- Moves the jobs that have come due, from a delay, a retry or a schedule. Returns their number.
+-- Moves the jobs that have become due, after a delay, a retry or by a schedule. Returns their number.
 local function move_due(lanes)
   local due = redis.call('ZRANGEBYSCORE', lanes.delayed, 0, (lanes.now_ms + 1) * 4096 - 1, 'LIMIT', 0, MOST_MOVED)
   for _, id in ipairs(due) do
@@ -73,7 +73,7 @@ local function move_due(lanes)
       if (tonumber(priority) or 0) == 0 then
         redis.call('LPUSH', lanes.wait, id)
       else
-        -- As BullMQ orders them: by priority, and then by a counter.
+        -- Uses BullMQ's order: by priority, and then by a counter.
         local count = redis.call('INCR', lanes.counter)
         redis.call('ZADD', lanes.prioritized, priority * 2 ^ 32 + count % 2 ^ 32, id)
       end
@@ -87,13 +87,13 @@ local function has_key(lanes, id)
   return key_of(redis.call('HGET', lanes.jobs .. id, 'name') or '') ~= nil
 end
 
--- Returns the next job without a key, or false; and whether it is in the list. The result is kept until that job is
--- taken. Jobs with a key that lie before it join their lanes.
+-- Returns the next job without a key, or false, and whether that job is in the list. The result is cached until that
+-- job is fetched. Jobs with a key that are before it join their lanes.
 local function first_keyless(lanes)
   if lanes.free_id ~= nil then return lanes.free_id, lanes.is_listed end
   lanes.free_id, lanes.is_listed, lanes.has_unmoved = false, false, true
   for _ = 1, MOST_MOVED do
-    -- The list holds recovered jobs, and jobs that a tool has moved. Nothing joins it while this script runs.
+    -- The list contains recovered jobs, and jobs that a tool has moved. No job joins the list while this script runs.
     local listed = lanes.has_listed ~= false and redis.call('LINDEX', lanes.wait, -1)
     lanes.has_listed = listed ~= false
     local id, place = listed, nil
@@ -109,9 +109,9 @@ local function first_keyless(lanes)
   return lanes.free_id, lanes.is_listed
 end
 
--- Gives a job to the calling worker as BullMQ's fetch does: active and locked. How it comes: 1 in its turn, 2 as a probe,
--- 3 expired, and 3 more for each from an ordered lane. The position of a job without a key is
--- stored, so that it can go back there (jobs-return). Returns the job's fields; nil if it was removed.
+-- Makes a job active and locked for the calling worker, as BullMQ's fetch does. The reason is `how`: it is its turn
+-- (1), it is a probe (2), or it has expired (3); plus 3 for a job of an ordered lane. Stores the position of a job
+-- without a key, so that jobs-return can put it back there. Returns the job's fields; nil if it was removed.
 local function activate(lanes, id, how, is_parked, place)
   local job, taken = lanes.jobs .. id, lanes.taken
   local fields, starts = redis.call('HGETALL', job), 0
@@ -122,7 +122,7 @@ local function activate(lanes, id, how, is_parked, place)
   local written = { 'processedOn', string.format('%.0f', lanes.now_ms), 'ats', starts + 1, 'delay', 0 }
   if place then written[7], written[8] = 'sluicePlace', place end
   redis.call('HSET', job, unpack(written))
-  -- If a field is there twice, the last one counts.
+  -- Appends the new values, because the last one counts if a field appears twice.
   for _, value in ipairs(written) do fields[#fields + 1] = tostring(value) end
   redis.call('LPUSH', lanes.active, id)
   redis.call('SET', job .. ':lock', lanes.token .. #taken / 3 + 1, 'PX', lanes.lock_ms)
@@ -132,12 +132,12 @@ local function activate(lanes, id, how, is_parked, place)
   return fields
 end
 
--- The same for a job that is parked in BullMQ's delayed set.
+-- Does the same for a job that is parked in BullMQ's delayed set.
 local function activate_parked(lanes, id, how)
   return redis.call('ZREM', lanes.delayed, id) == 1 and activate(lanes, id, how, true) ~= nil
 end
 
--- Gives out jobs whose deadline has passed, wherever their lanes are. A worker fails them, which uses no slot.
+-- Fetches jobs whose deadline has passed, in any lane. A worker fails them, which uses no slot.
 local function take_expired(lanes, most)
   if most < 1 or not has(lanes, 'deadlines') then return end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', lanes.deadlines, '-inf', lanes.now_ms, 'LIMIT', 0, most)) do
@@ -157,15 +157,15 @@ local function are_expired(lanes)
   return redis.call('ZCOUNT', lanes.deadlines, '-inf', lanes.now_ms) > 0
 end
 
--- Takes the next job out of a lane. For an ordered lane, it also returns what a dead letter does to it, and when to
--- check again while it waits for its head job.
+-- Removes the next job from a lane and returns it. For an ordered lane, also returns what a dead letter does to the
+-- lane, and when to check again while it waits for its head job.
 local function next_in_lane(lanes, key)
   local lane, stuck, head = lanes.lane .. key, order_of(lanes, key)
   if not stuck or head == '' then return redis.call('ZPOPMIN', lane)[1], stuck end
   if redis.call('ZREM', lane, head) == 1 then return head, stuck end
   local until_ms = head_until_ms(lanes, stuck, head)
   if not until_ms then return redis.call('ZPOPMIN', lane)[1], stuck end
-  -- The head job is retried at once, or was replayed.
+  -- The head job is retried immediately, or was replayed, so it is the next job.
   if redis.call('ZREM', lanes.prioritized, head) == 0 then return nil, stuck, until_ms end
   move_to_lane(lanes, head)
   redis.call('ZREM', lane, head)
@@ -184,14 +184,14 @@ local function path_to_next(lanes, first, start)
   return way
 end
 
--- True if a lane or a parent is tested with one job at a time. In a parent's line, the lane of its own jobs is not
--- tested separately.
+-- True if a lane or a parent runs only one job at a time, as a probe. In a parent's line, the lane of the parent's
+-- own jobs is not probed separately.
 local function is_probed(lanes, text, parent)
   return text ~= parent and has(lanes, 'slow') and redis.call('HEXISTS', lanes.slow, text) == 1
 end
 
--- Computes where the lane, and each parent above it, will be after a job of this share. Returns whether any of them is
--- tested with it.
+-- Computes the positions of the lane and of each parent above it after a job of this share. Returns whether the job
+-- is a probe of any of them.
 local function plan_turns(lanes, way, share)
   local is_probe = false
   for _, step in ipairs(way) do
@@ -202,7 +202,7 @@ local function plan_turns(lanes, way, share)
   return is_probe
 end
 
--- Puts an item that had its turn back in line, or takes it out.
+-- Puts an item that had its turn at its new position in the line, or removes it from the line.
 local function end_turn(lanes, step, finish, stays)
   local parent, item = step[1], step[2]
   local line, had = line_of(lanes, parent), finish_of(lanes, parent)
@@ -215,8 +215,8 @@ local function end_turn(lanes, step, finish, stays)
   redis.call('ZREM', line, item)
 end
 
--- Takes the next job of the lane whose turn it is; false if that was removed. Also returns whether the first item of
--- the main line stays in it.
+-- Fetches the next job of the lane whose turn it is; false if that job was removed. Also returns whether the first
+-- item of the main line stays in it.
 local function take_from_lane(lanes, first, start)
   local way = path_to_next(lanes, first, start)
   local own_line, key = unpack(way[#way])
@@ -250,7 +250,7 @@ local function take_from_lane(lanes, first, start)
   return was_there, has_more
 end
 
--- Takes the next job without a key; false if it was removed.
+-- Fetches the next job without a key; false if it was removed.
 local function take_keyless(lanes, id, is_listed, start)
   lanes.free_id = nil
   if is_listed then redis.call('RPOP', lanes.wait) else redis.call('ZREM', lanes.prioritized, id) end
@@ -259,24 +259,24 @@ local function take_keyless(lanes, id, is_listed, start)
   for at = 1, #fields, 2 do
     if fields[at] == 'opts' then share = share_in(fields[at + 1]) end
   end
-  -- Only lanes take turns. Without them, no tags are needed.
+  -- Tags are needed only while lanes have jobs.
   if lanes.parked > 0 then
     lanes.v, lanes.free, lanes.is_changed = math.max(lanes.v, start), start + share, true
   end
   return true
 end
 
--- Mends a line in which an earlier build has put the lane of a path.
+-- Moves the lane of a path to its parent's line, if an earlier build has put the lane into the main line.
 local function move_to_line(lanes, key)
   redis.call('ZREM', lanes.ready, key)
   if redis.call('EXISTS', lanes.lane .. key) == 1 and not is_in_line(lanes, key) then make_ready(lanes, key) end
   return redis.call('EXISTS', lanes.ready) == 1
 end
 
--- While no lane is in line: how often to look for parents that dropped out of it.
+-- While no lane is in the main line, parents that are missing there are searched for at this interval.
 local MEND_EVERY_MS = 1000
 
--- The first item of the main line, with its tag.
+-- Returns the first item of the main line, with its tag.
 local function first_in_line(lanes)
   local first = redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
   local is_due = lanes.has_paths and lanes.parked > 0 and lanes.now_ms - lanes.mended_at_ms >= MEND_EVERY_MS
@@ -285,11 +285,11 @@ local function first_in_line(lanes)
   return redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
 end
 
--- Takes up to `most` jobs, each from the lane whose turn it is. Returns whether there may be more.
+-- Fetches up to `most` jobs, each from the lane whose turn it is. Returns whether there may be more.
 local function take(lanes, most)
   local left, gone, is_lane_ready = most, 0, false
   while gone < MOST_GONE do
-    -- First, because it may move jobs into their lanes.
+    -- Comes before the lanes are read, because it may move jobs into them.
     local id, is_listed = first_keyless(lanes)
     if left <= 0 and (id or is_lane_ready) then return true end
     local first = first_in_line(lanes)

@@ -7,8 +7,8 @@ local function weigh_one(lanes, text, weight)
   end
 end
 
--- Sets the weights of a key's lane and of its parents, in the order of the names in the key; nil leaves them as they
--- are. A weight of 1 is not stored.
+-- Sets the weights of a key's lane and of its parents, in the order of the names in the key. With nil, the stored
+-- weights stay. A weight of 1 is not stored.
 local function weigh(lanes, key, weights)
   local text = weights and key or ''
   for at = weights and #weights or 0, 1, -1 do

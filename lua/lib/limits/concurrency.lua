@@ -1,9 +1,9 @@
--- See lib/limits/leases for its keys.
+-- A concurrency limit. See lib/limits/leases for its Redis keys.
 -- @include lib/limits/leases
--- Lua can unpack a few thousand values at once; an even number, since each lease has two.
+-- Lua can unpack only a few thousand values at once. The number is even, because each lease has two values.
 local MOST_WRITTEN = 1000
 
--- Writes the leases that calls took in this run.
+-- Writes all leases that calls took in this run of the script.
 local function flush_leases(limits, now_us)
   for index = 1, #limits do
     local limit = limits[index]
@@ -17,7 +17,7 @@ local function flush_leases(limits, now_us)
   end
 end
 
--- The number of leases that stay free after all waiting calls got one; 0 if there is no concurrency limit.
+-- Returns how many leases stay free after each waiting asker has got one; 0 if there is no concurrency limit.
 local function spare_leases(limits, now_us)
   local spare = nil
   for index = 1, #limits do
@@ -32,7 +32,7 @@ local function spare_leases(limits, now_us)
 end
 
 MAKERS[6] = function()
-  -- The number of askers before this one; all other askers if it comes last.
+  -- Returns the number of waiting askers before this one. An asker without a position counts as last.
   local function count_before(limit, drawer)
     limit.waiters = limit.waiters or waiters_of(limit, drawer.now_us)
     local before, own = 0, nil
@@ -46,14 +46,14 @@ MAKERS[6] = function()
   return {
     is_rate = false,
     parts = 2,
-    -- Only commit and keep_position write to Redis. Counts that change within a run are kept in the limit.
+    -- Writes nothing to Redis. Counts that change within a run of the script are stored in the limit.
     earliest = function(limit, at_us, cost, drawer)
-      -- The call already has its lease, so it must not wait behind the waiting askers.
+      -- A call with a cost of 0 already has its lease, so it must not wait behind the waiting askers.
       if cost == 0 then return at_us end
       limit.active = limit.active or count_leases(limit, drawer.now_us)
       return limit.active + count_before(limit, drawer) + cost <= limit.count and at_us or math.huge
     end,
-    -- flush_leases writes all leases of a run together.
+    -- Only collects the leases. flush_leases writes all leases of a run together.
     commit = function(limit, at_us, cost, drawer)
       if cost <= 0 then return end
       limit.active = limit.active and limit.active + 1

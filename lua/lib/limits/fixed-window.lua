@@ -1,6 +1,7 @@
--- a: us at which the newest window began; b: used in it.
+-- a: us at which the newest window began; b: the units used in that window.
 MAKERS[5] = function()
-  -- The window that contains a time. Resets are the starts of calendar windows around now. The asker computes them.
+  -- Returns the start and the end of the window that contains a time. For calendar windows, the asker computes
+  -- `resets`, the starts of the windows around now.
   local function window_at(limit, at_us)
     if not limit.resets then
       local start_us = math.floor(at_us / limit.period_us) * limit.period_us
@@ -18,7 +19,8 @@ MAKERS[5] = function()
   return {
     is_rate = true,
     earliest = function(limit, at_us, cost)
-      -- After a give-back, the newest window may lie in the future. No call may pass before it begins.
+      -- After units were returned, the newest window may lie in the future. No call may start before that window
+      -- begins.
       local from_us = math.max(at_us, limit.a)
       local start_us, end_us = window_at(limit, from_us)
       local used = start_us > limit.a and 0 or limit.b

@@ -1,5 +1,5 @@
--- a: us at which the bucket will have drained; b: the fraction beyond, in 1/count
--- us; c: us since which it has not been empty.
+-- a: us at which the bucket will have drained; b: the remaining fraction of a us, in 1/count us; c: us since which
+-- the bucket has not been empty.
 MAKERS[1] = function()
   local function level_at(limit, at_us)
     if limit.a < at_us then return 0 end
@@ -14,7 +14,7 @@ MAKERS[1] = function()
     is_rate = true,
     does_drain = true,
     excess = excess_at,
-    -- Repeats excess_at, because a function call in Lua takes as long as this arithmetic.
+    -- Repeats the arithmetic of excess_at, because a function call in Lua takes as long as this arithmetic.
     earliest = function(limit, at_us, cost)
       local excess, count = (cost - limit.capacity) * limit.period_us, limit.count
       if limit.a >= at_us then excess = excess + (limit.a - at_us) * count + limit.b end

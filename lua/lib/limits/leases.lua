@@ -1,7 +1,8 @@
--- The state of a concurrency limit.
+-- Stores the state of a concurrency limit.
 -- keys[1] zset: "asker lease" -> us at which the lease ends
 -- keys[2] zset: "order asker" -> us of the asker's last draw
--- A waiting asker draws every half second. An asker that did not draw for this long is gone.
+-- A waiting asker draws every half second. An asker that has not drawn for WAITER_GONE_US no longer counts as
+-- waiting.
 local WAITER_GONE_US = 1500000
 
 local function lease_name(asker, lease)

@@ -1,5 +1,5 @@
--- Reads limits from an asker's numbers, and their state from Redis. A Lua table with more than eight fields takes twice the
--- room, so rare fields are added only to the limits that have them.
+-- Reads limits from an asker's numbers, and their state from Redis. A Lua table with more than eight fields takes
+-- twice the memory, so a limit has a rare field only if it needs the field.
 
 local function copy_limits(limits)
   local copies = {}
@@ -14,8 +14,8 @@ local function copy_limits(limits)
   return copies
 end
 
--- Reads the next limits from an asker's numbers. Nil if one of them is invalid.
--- A count of -n means the limits of key number n, because most keys of a level have the same limits. No count means no limits.
+-- Reads the next limits from an asker's numbers. Returns nil if one of them is invalid. A count of -n means the same
+-- limits as key number n, because most keys of a level have the same limits. No count means no limits.
 local function read_limits(next_number, keys)
   local limits, limit_count = {}, next_number() or 0
   if limit_count < 0 then return keys and keys[-limit_count] and keys[-limit_count].template end
@@ -35,7 +35,7 @@ local function read_limits(next_number, keys)
   return limits
 end
 
--- Puts limits in force. Bookings under a limit of the same kind stay.
+-- Makes limits active. If the kind of a limit is unchanged, its bookings stay.
 local function apply_limits(found, limits, now_us)
   for index, limit in ipairs(limits) do
     local from = found and found[index]
@@ -49,14 +49,14 @@ local function apply_limits(found, limits, now_us)
   return limits
 end
 
--- The number of Redis keys for the parts of limits.
+-- Returns how many additional Redis keys (parts) these limits need.
 local function count_parts(limits)
   local count = 0
   for index = 1, #limits do count = count + (RULES[limits[index].code].parts or 0) end
   return count
 end
 
--- Assigns the Redis keys of their parts to limits. They come after `used` other keys.
+-- Assigns their additional Redis keys to limits. These keys come after the first `used` keys.
 local function bind_keys(limits, used)
   for index = 1, #limits do
     local limit = limits[index]

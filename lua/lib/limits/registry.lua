@@ -1,10 +1,14 @@
--- The kinds of limits, by their numbers in Redis. `a`, `b` and `c` of a limit are its state. A rule is a table:
---   earliest(limit, at_us, cost, drawer)  The earliest time at which the cost may pass; math.huge if that is unknown.
+-- Maps each kind of limit, by its number in Redis, to a rule. `a`, `b` and `c` of a limit are its state. A rule is a
+-- table:
+--   earliest(limit, at_us, cost, drawer)  The earliest time at which the cost fits; math.huge if that is unknown.
 --   commit(limit, at_us, cost, drawer)    Books the cost. A negative cost takes back a booking of that time.
 --   adapt(from, to, now_us)               Converts the state when the numbers of a limit change. Optional.
---   excess(limit, at_us, cost)            The level to drain before at_us, in cost x period. Optional: allows runs of calls.
---   keep_position, leave_position         Keep and end the position of an asker that waits for an unknown time. Optional.
--- A rule is created on first use. Creating functions is slow in Lua, and most buckets have one or two kinds of limits.
+--   excess(limit, at_us, cost)            The level that must drain before at_us, in cost x period. Optional;
+--                                         needed to book many calls as one run.
+--   keep_position, leave_position         Store and remove the position of an asker that waits for an unknown time.
+--                                         Optional.
+-- Rules are created on first use, because creating functions is slow in Lua, and most buckets have one or two kinds
+-- of limits.
 local MAKERS = {}
 local RULES = setmetatable({}, {
   __index = function(rules, code)

@@ -1,16 +1,16 @@
--- a: the sum of all bookings, expired ones included;
--- keys[1] zset: "slot_us total" -> that total, for each booking.
+-- a: the sum of all bookings, including expired ones;
+-- keys[1] zset: for each booking, "slot_us total" -> total, which is `a` right after that booking.
 MAKERS[3] = function()
-  -- If more entries than this would have to be rewritten, a call gives nothing of its cost back.
+  -- The most entries to rewrite when a call returns units. If there are more, the call returns nothing.
   local MOST_REWRITTEN = 1000
-  -- One draw may book many calls. It sets the expiry again only for calls this much later.
+  -- One draw may book many calls. The expiry is set again only for calls that are this much later.
   local KEEP_FOR_US = 10000000
 
   local function slot_of(member)
     return tonumber(string.match(member, '^%d+'))
   end
 
-  -- The rank of the first entry of a time, by binary search: entries are sorted by time.
+  -- Returns the rank of the first entry at or after a time, by binary search, because entries are sorted by time.
   local function rank_of(key, at_us, count)
     local low, high = 0, count
     while low < high do
@@ -20,7 +20,7 @@ MAKERS[3] = function()
     return low
   end
 
-  -- Takes back from the bookings of exactly this time, and lowers the totals of later entries.
+  -- Returns units to the bookings of exactly this time, and lowers the totals of later entries.
   local function take_back(limit, at_us, amount)
     local key = limit.keys[1]
     local count = redis.call('ZCARD', key)
@@ -56,14 +56,15 @@ MAKERS[3] = function()
       if cost < 0 then return take_back(limit, at_us, -cost) end
       if cost == 0 then return end
       local key, before = limit.keys[1], limit.a
-      -- Entries of an earlier policy do not count.
+      -- Deletes the entries of an earlier policy, because they do not count.
       if before == 0 then
         redis.call('DEL', key)
         limit.kept_until_us = nil
       end
       limit.a = before + cost
       redis.call('ZADD', key, limit.a, string.format('%.0f %.0f', at_us, limit.a))
-      -- Twice the counted entries are kept, because older ones count again when later ones are taken back. Some calls clean up.
+      -- Keeps twice the entries that count, because older entries count again when later ones are taken back. Only
+      -- some calls clean up.
       local each = math.max(1, math.floor(limit.capacity / 8))
       if math.floor(before / each) ~= math.floor(limit.a / each) then
         redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', limit.a + 1 - 2 * limit.capacity))

@@ -1,5 +1,5 @@
--- a: us at which the newest window began; b: used in it;
--- c: used in the one before.
+-- a: us at which the newest window began; b: the units used in that window;
+-- c: the units used in the window before.
 MAKERS[4] = function()
   local function rolled(limit, at_us)
     local start_us = math.floor(at_us / limit.period_us) * limit.period_us
@@ -7,7 +7,8 @@ MAKERS[4] = function()
     return start_us, 0, start_us == limit.a + limit.period_us and limit.b or 0
   end
 
-  -- The time in a window at which the share of the previous window fits into the room; one period if it never fits.
+  -- Returns how far into a window the weighted use of the previous window fits into the room; one period if it never
+  -- fits.
   local function fits(period_us, used_before, room)
     if room < 0 then return period_us end
     if used_before <= room then return 0 end
@@ -30,7 +31,8 @@ MAKERS[4] = function()
       limit.a, limit.b, limit.c = rolled(limit, at_us)
       limit.b = math.max(0, limit.b + cost)
     end,
-    -- Counters do not say when units were used within a window. So after a change of the length, all count as used now.
+    -- The counters do not record when units were used within a window. So after a change of the window length, all
+    -- units count as used now.
     adapt = function(from, to, now_us)
       if from.period_us == to.period_us then return end
       local _, used, used_before = rolled(from, now_us)

@@ -1,8 +1,9 @@
--- a: what is missing from a full bucket, in tokens x period; b: the us at which `a` was measured;
--- c: us since which it has not been full.
+-- a: the tokens that are missing from a full bucket, in tokens x period; b: the us at which `a` was measured;
+-- c: us since which the bucket has not been full.
 MAKERS[2] = function()
   local function lacking_at(limit, when_us)
-    -- Negative after a later booking was given back: the refill until that time is still missing.
+    -- The elapsed time is negative after a later booking was returned: then the refill until that time is still
+    -- missing.
     local elapsed_us = when_us - limit.b
     if elapsed_us >= limit.a / limit.count then return 0 end
     return limit.a - limit.count * elapsed_us

@@ -1,6 +1,7 @@
--- The request of both scripts about leases.
+-- Reads the request of leases-release and leases-renew.
 
--- The limits, each with its keys, and the leases' numbers; nil if a number can never work.
+-- Returns the limits, each with its Redis keys, the numbers of the leases, and the bucket's time. Returns nil if a
+-- number is invalid.
 local function read_leases(packed)
   local next_number = numbers_of(packed)
   if not next_number then return nil end
@@ -11,7 +12,7 @@ local function read_leases(packed)
     limits[index] = { count = count, period_us = period_us, keys = { KEYS[2 * index], KEYS[2 * index + 1] } }
   end
   for index = 1, next_number() or 0 do leases[index] = next_number() end
-  -- The bucket's clock, by the head of its state: see lib/state/load-and-save.
+  -- Reads the bucket's clock from the beginning of its state: see lib/state/load-and-save.
   local head = redis.call('GETRANGE', KEYS[1], 0, 47)
   if #head < 48 then return limits, leases, server_us end
   local _, _, _, _, clock_us, skew_us = struct.unpack('<dddddd', head)

@@ -1,13 +1,14 @@
--- Returns a function that yields the packed numbers one by one, and then nil. All numbers come in one argument, because
--- Redis takes longer to parse twenty arguments. Returns nil if a number is not whole.
+-- Returns a function that returns the packed numbers one by one, and then nil. All numbers come in one argument,
+-- because Redis takes longer to parse twenty arguments. Returns nil if a number is not whole.
 local function numbers_of(packed)
   local numbers = { struct.unpack('<' .. string.rep('d', #packed / 8), packed) }
   for index = 1, #packed / 8 do
     local number = numbers[index]
-    -- NaN equals nothing, and above 2^53 a double does not hold every whole number.
+    -- Also rejects NaN, which equals no number, and values from 2^53 on, because a double cannot represent all whole
+    -- numbers there.
     if number ~= math.floor(number) or number >= 2 ^ 53 or number <= -(2 ^ 53) then return nil end
   end
-  -- struct.unpack also returns the position at which it ended.
+  -- Removes the last value, because struct.unpack also returns the position at which it ended.
   numbers[#packed / 8 + 1] = nil
   local at = 0
   return function()

@@ -1,4 +1,4 @@
--- Reads the first part of every request: the policy that the asking replica knows, and the keys.
+-- Reads the first part of every request: the policy of the asking replica, and the keys.
 
 -- Reads the policy: its version, the shares of the priorities, and the shared limits. Returns nil if it is invalid.
 local function read_terms(next_number, text)
@@ -9,7 +9,8 @@ local function read_terms(next_number, text)
   return { version = version, shares = shares, limits = limits, text = text }
 end
 
--- Adds the cost under each limit. Returns nil if a cost is invalid. Sets too_large to a cost that can never pass.
+-- Adds the cost under each limit to `costs`. Returns nil if a cost is invalid. Sets too_large to a cost that exceeds
+-- its limit's capacity.
 local function read_costs(next_number, limits, costs)
   for _, limit in ipairs(limits) do
     local cost = next_number()
@@ -28,7 +29,7 @@ local function read_keys(next_number, terms)
     local limits = read_limits(next_number, keys)
     if not limits then return nil end
     if limits ~= template then template, parts = limits, count_parts(limits) end
-    -- Lists most fields at once, because Lua takes long to add a field later.
+    -- Creates most fields together, because Lua takes long to add a field later.
     keys[index] = {
       template = limits, limits = nil, state_key = KEYS[used + 1], turns_key = KEYS[used + 2], parts_after = used + 2,
       scope = nil, packed = nil, is_drawn = nil,
@@ -38,8 +39,8 @@ local function read_keys(next_number, terms)
   return keys
 end
 
--- The limits of a key, with their Redis keys. They are created on first use, because most keys share a template, and
--- few keys of a request are needed.
+-- Returns the limits of a key, with their Redis keys. Creates them on first use, because most keys share a template,
+-- and few keys of a request are needed.
 local function limits_of(key)
   key.limits = key.limits or bind_keys(copy_limits(key.template), key.parts_after)
   return key.limits
@@ -54,7 +55,7 @@ local function read_frame(next_number, text)
   return terms, keys
 end
 
--- The scope of a key, loaded on first use.
+-- Returns the scope of a key, loaded on first use.
 local function open_key(key, now_us)
   local scope = key.scope
   if not scope then
@@ -74,7 +75,7 @@ local function load_keys(keys)
   for index = 1, #keys do keys[index].packed = found[index] end
 end
 
--- Whether resets were worked out for another time than this one.
+-- True if the resets of these limits were computed for a different time than this one.
 local function are_resets_off(limits, now_us)
   for _, limit in ipairs(limits) do
     local resets = limit.resets

@@ -1,10 +1,11 @@
 -- Reads the slot requests of a replica from one argument of whole numbers, packed as doubles. First come classes of
--- calls, each with the cost of a call under the limits of the bucket and of its keys, and under the shadows. Then come
--- the slot requests, each with its class. The following arguments are the names of the slot requests.
+-- calls. A class has the costs of one call under the limits of the bucket, of the call's keys, and of the shadows.
+-- Then come the slot requests, each with the number of its class. The following arguments are the names of the slot
+-- requests.
 local LAST_BEFORE_NAMES = 4
 
--- Reads the numbers of an argument. Returns nil if one is not whole: with a fraction, NaN or an infinity, the sum is
--- not 0.
+-- Reads the numbers of an argument. Returns nil if a number is not whole: a fraction, NaN or an infinity makes the
+-- sum differ from 0.
 local function whole_numbers(packed)
   local count, odd = #packed / 8, 0
   local numbers = { struct.unpack('<' .. string.rep('d', count), packed) }
@@ -16,7 +17,7 @@ local function whole_numbers(packed)
   return odd == 0 and numbers or nil
 end
 
--- Reads the classes, and the position after them. Returns nil if a cost is invalid.
+-- Reads the classes. Returns them and the position after them. Returns nil if a cost is invalid.
 local function read_classes(numbers, shadow_count)
   local classes, at, least = {}, 1, 0
   for index = 1, numbers[1] or 0 do
@@ -31,7 +32,7 @@ local function read_classes(numbers, shadow_count)
     for each = 1, shadow_count do least = math.min(least, numbers[at + each] or -1) end
     at = at + shadow_count
     if count < 0 or least < 0 then return nil end
-    -- Lists all fields at once, because Lua takes long to add a field later.
+    -- Creates all fields together, because Lua takes long to add a field later.
     classes[index] = {
       costs = costs, shadow_costs = shadow_costs, templates = nil, share = nil, flow = nil, step_us = nil, has_leases = nil,
       rank = nil, main = nil,
@@ -40,7 +41,7 @@ local function read_classes(numbers, shadow_count)
   return classes, at
 end
 
--- Adds the first cost that exceeds its limit. Returns the number of limits up to here.
+-- Records the first cost that exceeds its limit's capacity. Returns how many limits were read so far.
 local function check_costs(slot_requests, limits, costs, after)
   for index = 1, #limits do
     local cost, capacity = costs[after + index], limits[index].capacity
@@ -49,7 +50,7 @@ local function check_costs(slot_requests, limits, costs, after)
   return after + #limits
 end
 
--- True if a class has a cost for each limit of such calls. Calls of one class nearly always have the same limits.
+-- True if a class has one cost for each limit of such calls. Calls of one class nearly always have the same limits.
 local function fits_class(slot_requests, class, terms, keys)
   local templates = class.templates
   local is_known = templates and #templates == #keys

@@ -1,6 +1,6 @@
 -- @include lib/runs/schedule
--- Plans the next run of a schedule in BullMQ's format. Workers of earlier versions plan the following run by its
--- options.
+-- Plans the next run of a schedule in BullMQ's format, because workers of earlier versions plan the following run
+-- from its options.
 
 -- True if the current run belongs to the planned time of the schedule. False for an extra run.
 local function is_in_time(schedule)
@@ -8,7 +8,7 @@ local function is_in_time(schedule)
 end
 
 -- Returns the options of a run: the planned ones, and those of its schedule's template. Handles them as text, because
--- decoding and encoding again may lose digits.
+-- decoding and encoding them again may lose digits.
 local function run_opts(schedule, id, planned)
   local template, count = unpack(redis.call('HMGET', schedule.key, 'opts', 'ic'))
   local times = { count = tonumber(count) or 1 }
@@ -68,7 +68,7 @@ local function next_time(schedule, given)
   return first + passed * schedule.every, passed
 end
 
--- Makes an earlier run, which has begun before, the current run again.
+-- Makes an earlier run, which has already begun once, the current run again.
 local function make_current(schedule, id)
   redis.call('ZADD', schedule.all, string.match(id, '%d+$'), schedule.name)
 end

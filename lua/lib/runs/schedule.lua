@@ -1,10 +1,12 @@
 -- @include lib/lanes/lanes
--- The runs of a recurring job. A schedule has one current run at a time, which its score among the schedules
--- identifies. That run is planned, due, in its lane, held by a worker, or waits for its next attempt. When it begins,
--- the next run is planned, so at most one run waits. Runs that have begun and not ended are in `open`, each with the
--- number of the fetch with which it began. `at` is the next time of the schedule that has neither run nor been missed.
+-- Manages the runs of a recurring job. A schedule has one current run at a time. The schedule's score among all
+-- schedules identifies this run. The current run is planned, due, in its lane, held by a worker, or waits for its
+-- next attempt. When it begins, the next run is planned, so at most one run waits. Runs that have begun and not ended
+-- are in `open`, each with the number of the fetch with which it began. `at` is the next time of the schedule that
+-- has neither run nor been missed.
 
--- KEYS: wait, delayed, events, meta, marker, active, prioritized, pc, failed, the schedules, and the schedule.
+-- Reads a schedule. `keys` are wait, delayed, events, meta, marker, active, prioritized, pc, failed, the schedules,
+-- and the schedule.
 local function open_schedule(keys, prefix, name, now_ms)
   local schedule = { name = name, all = keys[10], key = keys[11], open = keys[11] .. ':open', jobs = prefix }
   schedule.lanes = open_lanes(keys, prefix, now_ms)
@@ -17,13 +19,14 @@ local function open_schedule(keys, prefix, name, now_ms)
   schedule.makes_up, schedule.may_overlap = missed == 'once', overlap ~= 'no'
   if schedule.due_ms then
     schedule.run = 'repeat:' .. name .. ':' .. string.format('%.0f', schedule.due_ms)
-    -- A worker of an earlier version planned a later run.
+    -- Uses the later time if a worker of an earlier version has planned a later run.
     schedule.at = math.max(tonumber(at) or 0, schedule.due_ms)
   end
   return schedule
 end
 
--- Returns whether a run has ended or was removed, runs, is held by a worker that has not begun it, or waits elsewhere.
+-- Returns 'ended' (ended or removed), 'runs', 'held' (by a worker that has not begun it), or 'waits' (all other
+-- cases).
 local function state_of(schedule, id)
   local stored, finished, fetches = unpack(redis.call('HMGET', schedule.jobs .. id, 'timestamp', 'finishedOn', 'ats'))
   if not stored or finished then return 'ended' end
@@ -31,7 +34,8 @@ local function state_of(schedule, id)
   return redis.call('HGET', schedule.open, id) == (fetches or '0') and 'runs' or 'held'
 end
 
--- Removes a waiting run. A worker that holds it notices this before it begins the run. Its lock expires by itself.
+-- Removes a waiting run from all lists and sets. A worker that holds the run notices this before it begins the run.
+-- The run's lock expires.
 local function take_out(schedule, id)
   local lanes = schedule.lanes
   local key = key_of(redis.call('HGET', schedule.jobs .. id, 'name') or '')

@@ -1,13 +1,13 @@
--- A new bucket, and another policy for one.
+-- Creates buckets, and changes the policy of a bucket.
 
--- Forgets turns and holes; those of an older generation are worthless.
+-- Removes all turns and holes, because those of an older generation are invalid.
 local function clear_positions(bucket)
   bucket.shared.turns_until_us = 0
   bucket.holes = 0
   redis.call('DEL', KEYS[2], KEYS[3])
 end
 
--- A new bucket, with the policy that the asker knows.
+-- Returns a new bucket with the policy of the asking replica.
 local function new_bucket(terms, server_us)
   local since = terms.version > 0 and terms.version or server_us
   local bucket = {
@@ -19,7 +19,8 @@ local function new_bucket(terms, server_us)
   return bucket
 end
 
--- Puts a policy in force. What was booked stays booked where limits are of the same kind; handed-out slots are worthless.
+-- Makes a policy active. Bookings stay under limits of the same kind. Slots that replicas already hold become
+-- invalid.
 local function put_in_force(bucket, terms, version)
   bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
   bucket.text = terms.text
@@ -28,8 +29,8 @@ local function put_in_force(bucket, terms, version)
   clear_positions(bucket)
 end
 
--- Puts the newest declared policy in force, unless one was put over it. False if the policy in force is not the
--- asker's.
+-- Makes the newest declared policy active, unless an operator or rules have replaced the declared policy. Returns
+-- false if the active policy is not the asker's.
 local function settle_terms(bucket, terms, server_us)
   local is_same = bucket.text == terms.text
   if terms.version == 0 and not is_same and bucket.source == 0 then

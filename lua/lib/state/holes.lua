@@ -1,12 +1,13 @@
--- Slots that were booked and given back; the next draw takes them first. bucket.holes is the greatest possible number of
--- holes, so that a draw without holes sends no command. A script cannot reply with thousands of values.
+-- Holes are slots that were booked and returned. The next draw takes them first. bucket.holes is the greatest
+-- possible number of holes; if it is 0, a draw sends no command for them. MOST_TAKEN exists because a script cannot
+-- reply with thousands of values.
 local MOST_TAKEN = 1000
 
 local function hole_name(slot_us, asker, index, name)
   return string.format('%.0f %s %d %s', slot_us, asker, index, name)
 end
 
--- Takes the earliest holes of equal calls, and deletes those that have passed.
+-- Takes the earliest holes of equal calls, and deletes holes that have passed.
 local function take_holes(bucket, name, most, until_us)
   local taken = {}
   if bucket.holes == 0 then return taken end

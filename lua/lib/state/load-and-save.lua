@@ -1,20 +1,21 @@
 -- Loads and saves buckets and keys, and sets their expiry.
 
--- How long an idle bucket is kept, so that its newest policy survives an idle time. Then the same for a bucket that an
--- operator configured or paused, and for a key.
+-- How long Redis keeps an idle bucket with its newest policy. Then the same for a bucket that an operator configured
+-- or paused, and for a key.
 local KEEP_MS, KEEP_OVERRIDE_MS, KEEP_KEY_MS = 3600000, 2592000000, 60000
 
--- Takes the place of the asking replica when a limit is only read.
+-- Used as the asker when a limit is only read.
 local NO_ASKER = { asker = '', now_us = 0, order = 0, lease = 0 }
 
--- The time from which a scope delays nothing, except for a pause: all work has drained, and cooldown and gap are over.
+-- Returns the time from which a scope delays nothing, except for a pause. All bookings have drained then, and the
+-- cooldown and the gap are over.
 local function drained_at_us(scope, now_us, drawer)
   local last_us = math.max(scope.cool_until_us, scope.gap_until_us, scope.since_us + scope.recover_us)
   for index = 1, #scope.limits do
     local limit = scope.limits[index]
     local rule = RULES[limit.code]
     if rule.is_rate then
-      -- Without the Redis keys of its parts, as with another policy, a limit counts as full.
+      -- A limit counts as full if the Redis keys of its parts are unknown, for instance under a different policy.
       local is_known = limit.keys or not rule.parts
       local free_us = is_known and rule.earliest(limit, now_us, limit.capacity, drawer)
         or scope.last_us + limit.period_us
@@ -47,7 +48,7 @@ local function save_bucket(key, bucket)
     string.format('%.0f', drained_ms + keep_ms))
 end
 
--- The scope of a key under the known limits, from its state in Redis if it has one.
+-- Returns the scope of a key under the given limits, with its state from Redis if there is one.
 local function scope_of_key(packed, limits, now_us)
   local scope = nil
   if not packed then return fresh_scope(limits) end

@@ -1,7 +1,8 @@
--- What happens when Redis has lost what a bucket let pass.
+-- Handles a bucket after Redis has lost its state, including the calls that it let start.
 -- @include lib/state/status
 
--- A lost window of up to SHORT_US counts as used up. A longer one does not, because it could block calls for a day.
+-- After a loss, windows of up to SHORT_US count as used up. Longer windows start empty, because a used-up window
+-- could block calls for a day.
 local SHORT_US = 60000000
 
 -- Books everything that the limits would allow at once, as if a burst had just started.

@@ -1,4 +1,5 @@
--- The format of a scope in Redis: whole numbers, packed as doubles. A hash takes twice as long in each draw.
+-- Converts a scope to and from its format in Redis: whole numbers, packed as doubles. A hash would take twice as long
+-- in each draw.
 local SCOPE_HEAD, PER_LIMIT = 11, 7
 
 local function unpack_limits(numbers, at, limit_count)
@@ -13,7 +14,8 @@ local function unpack_limits(numbers, at, limit_count)
   return limits, at
 end
 
--- Packs the limits between two given parts. Uses a single concatenation, because Lua hashes every string that it makes.
+-- Packs the limits between a first and a last part. Uses a single concatenation, because Lua hashes every string that
+-- it creates.
 local function pack_limits(before, limits, after)
   local packed = { before }
   for index, limit in ipairs(limits) do
@@ -40,8 +42,8 @@ local function pack_scope(scope)
   return pack_limits(head, scope.limits)
 end
 
--- A key without pauses or cooldowns has a short format: the number of its limits, the limits, and its last slot. That
--- halves the bytes, and Lua reads each byte of every string that it gets or makes.
+-- A key without pauses or cooldowns has a short format: the number of its limits, the limits, and its last slot. This
+-- halves the bytes, which matters because Lua reads each byte of every string that it gets or creates.
 local function unpack_key(packed)
   local count = #packed / 8
   if count == 9 then

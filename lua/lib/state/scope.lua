@@ -1,4 +1,4 @@
--- A set of limits and what holds for them together.
+-- A scope is a set of limits with their common state, such as a pause.
 
 local function fresh_scope(limits)
   return {
@@ -8,8 +8,8 @@ local function fresh_scope(limits)
   }
 end
 
--- How long such a call occupies the downstream, in µs, by the limit that it uses most. Here and below, `after` is the
--- number of costs in front of those of the scope's limits.
+-- Returns how long one such call uses up the limits, in µs, under the limit that it uses most. Here and below,
+-- `after` is the number of costs before those of the scope's limits.
 local function step_of(limits, costs, after)
   local step_us = 0
   for index = 1, #limits do
@@ -22,45 +22,46 @@ local function step_of(limits, costs, after)
   return step_us
 end
 
--- The part of the rate in force, per mille.
+-- Returns the part of the full rate that is active now, in per mille.
 local function factor_at(scope, at_us)
   if scope.factor >= 1000 or at_us >= scope.since_us + scope.recover_us then return 1000 end
   local grown = math.floor((math.max(0, at_us - scope.since_us) * 1000) / scope.recover_us)
   return math.min(1000, scope.factor + grown)
 end
 
--- The time at which the whole rate is in force again. 0 if it was not cut.
+-- Returns the time at which the full rate is active again; 0 if it was not cut.
 local function whole_at_us(scope)
   return scope.factor >= 1000 and 0 or scope.since_us + math.ceil(((1000 - scope.factor) * scope.recover_us) / 1000)
 end
 
--- True if calls keep a greater distance than their limits require, because the rate was cut or headers require it.
+-- True if calls must keep a greater distance than their limits require, because the rate was cut or response headers
+-- ask for it.
 local function keeps_gap(scope, at_us)
   return at_us < scope.gap_until_us or factor_at(scope, at_us) < 1000
 end
 
--- The time at which a cut rate allows the next call, if the rate stays as it will be at at_us.
+-- Returns when a cut rate allows the next call, assuming that the rate stays as it is at at_us.
 local function after_cut_us(scope, at_us, step_us)
   local factor = factor_at(scope, at_us)
   local gap_us = factor < 1000 and math.ceil((step_us * 1000) / factor) or 0
   return math.min(scope.last_us + gap_us, scope.since_us + scope.recover_us)
 end
 
--- The earliest time at which a scope allows a call. In nearly all cases, only its last slot matters.
+-- Returns the earliest time at which a scope allows a call. Usually only the last slot matters.
 local function opens_at_us(scope, now_us, step_us)
   local at_us, last_us = now_us, scope.last_us
   if scope.cool_until_us > at_us then at_us = scope.cool_until_us end
   local opens_us = at_us
   if scope.paused_until_us > opens_us then opens_us = scope.paused_until_us end
   if last_us > opens_us then opens_us = last_us end
-  -- A gap ends together with its cause. After that, only the limits space calls.
+  -- A gap applies only until gap_until_us. After that, only the limits set the distance between calls.
   if at_us < scope.gap_until_us then opens_us = math.max(opens_us, math.min(last_us + scope.gap_us, scope.gap_until_us)) end
   if scope.factor < 1000 then opens_us = math.max(opens_us, after_cut_us(scope, at_us, step_us)) end
   return opens_us
 end
 
--- The earliest time, at or after at_us, on which all limits agree; math.huge if it is unknown. A limit that allows one
--- time also allows every later time.
+-- Returns the earliest time, at or after at_us, that all limits allow; math.huge if it is unknown. A limit that
+-- allows one time also allows every later time.
 local function earliest_for_all_us(scope, at_us, costs, after, drawer)
   local limits, huge = scope.limits, math.huge
   for index = 1, #limits do
@@ -71,7 +72,7 @@ local function earliest_for_all_us(scope, at_us, costs, after, drawer)
   return at_us
 end
 
--- The index of the limit that delays such a call most. 0 if none does.
+-- Returns the index of the limit that delays such a call most; 0 if none delays it.
 local function binding_of(scope, at_us, costs, after, drawer)
   local binding, latest_us = 0, at_us
   for index, limit in ipairs(scope.limits) do

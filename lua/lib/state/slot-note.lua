@@ -1,9 +1,9 @@
--- What is noted of a slot that a server has given to a caller.
--- Its key is a hash: until_ms (if it was renewed), settled, released (by which request). It expires when the slot is over.
+-- Stores the state of a slot that a server has granted to a caller. The Redis key is a hash of until_ms (if the slot
+-- was renewed), settled, and released (the request that released it). It expires when the slot is over.
 
--- Notes one of look (which changes nothing), settle, release and renew. Returns the previous state (held, settled, or
--- over), how long the slot is held now in ms, and whether this is the first settlement. A request whose reply was lost
--- may be repeated, and gets the same reply.
+-- Applies look (which changes nothing), settle, release or renew. Returns the previous state (held, settled, or
+-- over), the ms for which the slot is held now, and whether this is the first settlement. A caller may repeat a
+-- request whose reply was lost, and gets the same reply.
 local function note_slot(key, what, first_ms, hold_ms, request, now_ms)
   local kept = redis.call('HMGET', key, 'until_ms', 'settled', 'released')
   local until_ms = tonumber(kept[1] or first_ms)

@@ -1,11 +1,11 @@
--- What is left of limits, and when there is more.
+-- Computes how many units limits still allow, and when they allow more.
 
--- Writes an unknown time as -1.
+-- Replaces an unknown time by -1.
 local function or_minus_one(us)
   return us == math.huge and -1 or us
 end
 
--- The units that a limit would allow at once, found by bisection.
+-- Returns the units that a limit would allow at once, found by bisection.
 local function remaining_of(limit, now_us, drawer)
   local remaining, too_many = 0, limit.capacity + 1
   while too_many - remaining > 1 do
@@ -15,7 +15,7 @@ local function remaining_of(limit, now_us, drawer)
   return remaining
 end
 
--- `after` is the number of costs in front of those of the scope's limits.
+-- Adds three values for each limit of a scope. `after` is the number of costs before those of the scope's limits.
 local function add_statuses(into, scope, costs, after, now_us)
   local drawer = { asker = '', now_us = now_us, order = 0, lease = 0 }
   for index, limit in ipairs(scope.limits) do

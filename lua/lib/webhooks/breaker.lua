@@ -1,6 +1,6 @@
--- Returns ms until the circuit breaker of an endpoint allows an attempt, or 0. While the breaker is open, one attempt at a
--- time tests the endpoint. The others wait a little longer than the time limit of that attempt, which the endpoint's record
--- may set.
+-- Returns the ms until the circuit breaker of an endpoint allows an attempt, or 0. While the breaker is open, one
+-- attempt at a time tests the endpoint. The other attempts wait a little longer than the time limit of that attempt,
+-- which the endpoint's record may set.
 local PROBE_SLACK_MS = 5000
 
 local function breaker_wait(health, record, now, timeout_ms)

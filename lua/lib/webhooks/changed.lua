@@ -1,5 +1,5 @@
--- Notes a change of a tenant's endpoints. The version is a time, because a counter could repeat after Redis loses its data.
--- Caches would then take old endpoints for current ones.
+-- Records a change of a tenant's endpoints. The version is a time, not a counter. A counter could repeat after Redis
+-- loses its data, and caches would then treat old endpoints as current.
 local function note_change(versions, tenant)
   local time = redis.call('TIME')
   redis.call('HSET', versions, tenant, time[1] .. '.' .. time[2])

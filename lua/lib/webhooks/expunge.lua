@@ -1,10 +1,10 @@
 -- Removes one message with its attempts, and its entries in the logs, lines and failed messages of its endpoints.
 
--- Takes the place of an expunged message. No message id has a dot.
+-- Replaces the id of an expunged message. No message id has a dot.
 local NO_MESSAGE = '.'
 local LOOKED_AT_ONCE = 1000
 
--- As `encoded` in src/stores/redis/scripts/keys.ts.
+-- Encodes a name in the same way as `encoded` in src/stores/redis/scripts/keys.ts.
 local function encode(name)
   return (string.gsub(string.gsub(name, '%%', '%%25'), ':', '%%3A'))
 end

@@ -1,11 +1,13 @@
--- The health of an endpoint: the time of its first failure, its failures in a row, and its circuit breaker. A success clears
--- all of it. A warning occurs once at each of these shares of the time until the endpoint is disabled.
+-- Tracks the health of an endpoint: the time of its first failure, its failures in a row, and its circuit breaker. A
+-- success clears all three. A warning occurs once when each of these shares of the time until the endpoint is
+-- disabled has passed.
 
 local WARN_AT = { 0.9, 0.7, 0.5 }
 
--- Returns ms for which its jobs wait, an event ("recovered", "failing", "disabled") or "", and the time of the first failure.
+-- Returns the ms for which the endpoint's jobs wait, an event ("recovered", "failing", "disabled") or "", and the
+-- time of the first failure.
 local function note_health(health, seen, rules, now)
-  -- A healthy endpoint has no hash.
+  -- A healthy endpoint has no hash, so there is nothing to update.
   if seen ~= 'bad' and redis.call('EXISTS', health) == 0 then return 0, '', 0 end
   local since, streak, opens, warned, open_until = unpack(
     redis.call('HMGET', health, 'since', 'streak', 'opens', 'warned', 'open_until'))
@@ -18,7 +20,7 @@ local function note_health(health, seen, rules, now)
   if since == 0 then since = now end
   local fields, wait_ms, event = { 'since', since, 'streak', streak + 1 }, 0, ''
   if tonumber(open_until or 0) > now then
-    -- The attempt began before the breaker opened.
+    -- The attempt began before the breaker opened, so it does not extend the wait.
     wait_ms = open_until - now
   elseif streak + 1 >= rules.failures then
     wait_ms = math.min(rules.most_open_ms, rules.open_ms * 2 ^ math.min(opens, 20))

@@ -1,13 +1,13 @@
 --[[
-  failed-forget: removes dead letters that are no longer kept, the oldest first, up to a thousand: those beyond the
-  number to keep, and those that failed too long ago. While dead letters are being replayed, it removes none. It also
-  keeps those whose end a process still awaits (jobs-await).
+  failed-forget: removes dead letters that are no longer kept, up to a thousand, the oldest first. These are the ones
+  above the number to keep, and the ones that failed too long ago. It removes none while dead letters are being
+  replayed. It also keeps a dead letter while a process awaits its outcome (jobs-await).
 
   KEYS  [1] failed, BullMQ's: zset of ids, by the ms since 1970 at which they failed
-        [2] a mark while dead letters are being replayed: string, one minute
+        [2] exists while dead letters are being replayed: string, one minute
   ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many are kept, "" for all
         [3] for_ms: ms for which they are kept, "" for ever
-  Reply how many were removed; 1 if there may be more to remove, else 0
+  Reply the number of removed dead letters; 1 if there may be more to remove, else 0
 ]]
 -- @include lib/now-ms
 

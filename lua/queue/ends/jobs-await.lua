@@ -1,12 +1,13 @@
 --[[
-  jobs-await: reads how jobs that a process awaits have ended. Jobs that have not ended are marked as awaited: once they
-  are done and no longer kept, jobs-forget keeps their results for the process.
+  jobs-await: reads the outcomes of jobs that a process awaits. Marks jobs that have not ended as awaited. When a
+  marked job is done and no longer kept, jobs-forget keeps its result for the process.
 
   KEYS  [1] completed, [2] failed, BullMQ's: zsets of ids
   ARGV  [1] prefix: the prefix of the queue's keys  [2] process  [3] awaited_ms: ms for which the marks last
         [4…] ids: ids of jobs
-  Reply three values for each job. First its state: 0 not ended; 1 done; 2 failed; 3 cancelled before it began; -1 gone.
-        Second its result as JSON, its reason, or "". Third the facts of its error as JSON, or "".
+  Reply three values for each job. First its state: 0 not ended; 1 done; 2 failed; 3 cancelled before it began; -1
+        removed. Second its result as JSON, the reason for its failure, or "". Third the facts of its error as JSON,
+        or "".
 ]]
 local completed, failed, prefix, process, for_ms = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 

@@ -1,9 +1,11 @@
 --[[
-  jobs-forget: removes done jobs that are no longer kept, the oldest first, up to a thousand: those beyond the number to
-  keep, and those that were done too long ago. The results of awaited jobs (jobs-await) are kept separately.
+  jobs-forget: removes done jobs that are no longer kept, up to a thousand, the oldest first. These are the ones above
+  the number to keep, and the ones that were done too long ago. The results of awaited jobs (jobs-await) are kept
+  separately.
 
   KEYS  [1] completed, BullMQ's: zset of ids, by the ms since 1970 at which they were done
-  ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many are kept  [3] for_ms: for how many ms
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many jobs are kept  [3] for_ms: ms for which they
+            are kept
         [4] awaited_ms: ms for which the results of awaited jobs are kept
   Reply 1 if there may be more to remove, else 0
 ]]
@@ -14,7 +16,7 @@ local beyond = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[2])
 local count = math.min(MOST, math.max(beyond, redis.call('ZCOUNT', KEYS[1], '-inf', now_ms() - tonumber(ARGV[3]))))
 if count <= 0 then return 0 end
 
--- BullMQ can store more keys with a job. Ours have only the one for its log.
+-- BullMQ can store more keys for a job. Sluice's jobs have only one more, for their log.
 local ids, keys, marks = redis.call('ZRANGE', KEYS[1], 0, count - 1), {}, {}
 for at, id in ipairs(ids) do
   keys[#keys + 1] = ARGV[1] .. id

@@ -1,5 +1,6 @@
 --[[
-  jobs-unawait: notes that a process no longer awaits jobs. The last process to do so removes what was kept for the wait.
+  jobs-unawait: records that a process no longer awaits jobs. After the last process, it removes the results that were
+  kept for them.
 
   KEYS  two for each job: the processes that await it: zset, 10 minutes; and its result, once the job is no longer kept:
         string, 10 minutes

@@ -1,17 +1,17 @@
 --[[
-  jobs-add: stores new jobs in their order. Some may have an id or a dedupeId that another job already has. If too many
-  jobs would be pending, it stores none.
+  jobs-add: stores new jobs in their order. Some may have an id or a dedupeId that another job already has. If there
+  would be too many pending jobs, it stores none of the new jobs.
 
   KEYS  all BullMQ's: [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] active  [8] pc
         [9] id
   ARGV  [1] prefix: the prefix of the queue's keys
-        [2] request: JSON: { most, jobs }. Most is { all, perKey }: how many jobs may be pending, in all and of one key;
-            without it there is no bound. Each job is { id, name, opts as JSON, timestamp, delay, priority, isParked,
+        [2] request: JSON: { most, jobs }. Most is { all, perKey }: the most pending jobs in total and per key;
+            without it, there is no limit. Each job is { id, name, opts as JSON, timestamp, delay, priority, isParked,
             weights, dedupe }. The id is set if the application chose it. A job with isParked joins its lane, with
             weights as in lanes-join. The dedupe is { id, mode: first, last or again, ttl in ms }.
         [3…] json: the data of each job, as JSON
-  Reply without room: how many jobs are pending, the bound, and the key that it is for, "" for all. Otherwise three
-        values for each job: its id; 1 if it is new, else 0; and the stored hash of a job that is not new. The hash is
+  Reply without room: the number of pending jobs, the exceeded limit, and its key, "" for all. Otherwise three values
+        for each job: its id; 1 if it is new, else 0; and the stored hash of a job that is not new. The hash is
         empty if the job is no longer kept, and 0 if the hashes before it are large.
 ]]
 -- @include lib/now-ms
@@ -23,7 +23,7 @@
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 lanes.prioritized, lanes.active, lanes.counter, lanes.ids = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 
--- The most characters of hashes in a reply. The hash that passes this bound is still added.
+-- The most characters of stored hashes in a reply. The hash that exceeds this number is still added.
 local MOST_CHARACTERS = 4000000
 
 local given, reply = cjson.decode(ARGV[2]), {}

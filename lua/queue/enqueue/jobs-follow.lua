@@ -1,5 +1,5 @@
 --[[
-  jobs-follow: lets a job start that was to run after another one, now that the other one has ended.
+  jobs-follow: lets the next job start after the job that it had to wait for has ended.
 
   KEYS  [1] delayed  [2] marker, both BullMQ's  [3] hash: the running job (of), and the job that follows it (next)
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the id of the job that has ended

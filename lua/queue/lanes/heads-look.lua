@@ -1,9 +1,9 @@
 --[[
-  heads-look: makes workers check ordered lanes at once whose head jobs were replayed, purged or removed.
+  heads-look: makes workers immediately check ordered lanes whose head jobs were replayed, purged or removed.
 
   KEYS  as in lanes-join
   ARGV  [1] prefix: the prefix of the queue's keys  [2…] of_keys: the keys of the lanes
-  Reply how many lanes there are to check
+  Reply the number of lanes to check
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes

@@ -1,8 +1,9 @@
 --[[
-  lanes-clear: takes removed jobs out of their lanes, up to a thousand. Jobs that have joined since then stay.
+  lanes-clear: removes the entries of deleted jobs from lanes, up to a thousand. Jobs that have joined since then
+  stay.
 
   KEYS  as in lanes-join
-  ARGV  [1] prefix: the prefix of the queue's keys  [2] begins: 1 to begin, 0 to go on
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] begins: 1 for the first run, 0 for the following ones
   Reply 1 if there is more to do, else 0
 ]]
 -- @include lib/now-ms
@@ -11,7 +12,8 @@
 local MOST = 1000
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 
--- The lanes to check, each from a position on: between two calls, workers move lanes and producers add some.
+-- Stores which lanes to check, and how far each was checked, because workers and producers change the lanes between
+-- two runs.
 if tonumber(ARGV[2]) == 1 then
   local lines = { lanes.ready, lanes.blocked, lanes.heads }
   for _, parent in ipairs(lanes.has_paths and redis.call('HKEYS', lanes.below) or {}) do
@@ -23,7 +25,7 @@ if tonumber(ARGV[2]) == 1 then
   redis.call('PEXPIRE', lanes.uncleared, DAY_MS)
 end
 
--- Checks up to `most` of a lane's jobs. Returns how many there were.
+-- Checks up to `most` jobs of a lane. Returns the number of checked jobs.
 local function clear(key, place, most)
   local lane = lanes.lane .. key
   local jobs = redis.call('ZRANGEBYSCORE', lane, '(' .. place, '+inf', 'WITHSCORES', 'LIMIT', 0, most)

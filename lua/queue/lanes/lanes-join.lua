@@ -1,13 +1,14 @@
 --[[
-  lanes-join: parks jobs in the lanes of their keys. Then it wakes a worker, which may wait for exactly these jobs.
+  lanes-join: parks jobs in the lanes of their keys. Then wakes a worker, because it may be waiting for one of these
+  jobs.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys
         [2] jobs: a JSON list of { id, weights, roomInMs, aside, isAnew }. The weights are those of the job's parent
-            keys and of its lane; without them, the stored ones stay. A job that a worker returns for lack of room has
-            roomInMs, the ms until there is room; and aside, if a parent key has no room instead of its key. With
-            isAnew, a job in its lane moves behind the others of its priority.
-  Reply how many were parked
+            keys and of its lane; without them, the stored weights stay. If a worker returns a job because it has no
+            room, roomInMs is the ms until there is room. Then aside is the parent key without room, unless it is the
+            job's own key. With isAnew, a job in its lane moves behind the others of its priority.
+  Reply the number of parked jobs
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes

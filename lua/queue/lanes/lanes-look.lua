@@ -4,7 +4,8 @@
   KEYS  [1] wait  [2] delayed  [3] prioritized  [4] active, all BullMQ's  [5] hash: the live workers
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job to find, "" for none
         [3] most_lanes: the most lanes to read  [4] most_deadlines: the most jobs with a deadline to read
-        [5] counted: for how many jobs to read the cost: of those in lanes, of those held by workers, and of the others
+        [5] counted: the most jobs whose cost is read, separately in lanes, among jobs held by workers, and among the
+            others
   Reply JSON, with these fields. In all of them, "calls" is the cost of the jobs, in plain calls.
         Field lanes: [key, jobs, weight, ms for which it is blocked, calls].
         Field others: { lanes, jobs } that were not read.
@@ -44,7 +45,7 @@ for key in pairs(held.lanes) do
   if key ~= '' and not read.is_read[key] then read.lane(key, 0) end
 end
 local listed, ranked = redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[3])
--- The next worker that looks moves due jobs to their lanes.
+-- Due jobs stay in the delayed set until the next fetch of a worker moves them to their lanes.
 local is_due = redis.call('ZCOUNT', KEYS[2], '-inf', now * 4096 + 4095)
 
 local function location_of(id)

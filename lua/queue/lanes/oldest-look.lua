@@ -1,11 +1,11 @@
 --[[
-  oldest-look: finds the oldest of some jobs of a queue that are due and have not begun. Changes nothing.
+  oldest-look: finds the oldest job of a queue that is due and has not begun, among some lanes. Changes nothing.
 
   KEYS  [1] wait  [2] prioritized  [3] delayed, all BullMQ's  [4] hash: the live workers
   ARGV  [1] prefix: the prefix of the queue's keys
         [2] others: 1 to include jobs without a lane, and jobs that workers have fetched
         [3…] of_keys: the keys of the lanes to check
-  Reply its id, and when it became due or due again, in ms since 1970; nothing without such a job
+  Reply the job's id, and when it became due (again), in ms since 1970; nothing if there is no such job
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/names
@@ -27,7 +27,7 @@ local function look(id)
   return true
 end
 
--- Checks the first job of each priority: jobs of one priority are sorted by when they joined.
+-- Checks only the first job of each priority, because jobs of the same priority are sorted by when they joined.
 local function look_at_heads(ids, unit)
   local last = redis.call('ZRANGE', ids, -1, -1, 'WITHSCORES')
   local from, last_from = '-inf', last[2] and math.floor(tonumber(last[2]) / unit) * unit
@@ -43,7 +43,7 @@ for at = 3, #ARGV do look_at_heads(lanes.lane .. ARGV[at], 2 ^ 48) end
 if has_others then
   for _, id in ipairs(redis.call('LRANGE', wait, -1, -1)) do look(id) end
   look_at_heads(prioritized, 2 ^ 32)
-  -- The next worker that looks moves due jobs to their lanes.
+  -- Due jobs may still be in the delayed set until the next fetch of a worker moves them to their lanes.
   local first_due = redis.call('ZRANGEBYSCORE', delayed, '-inf', now_ms() * 4096 + 4095, 'LIMIT', 0, 1)
   if first_due[1] then look(first_due[1]) end
   -- Each worker lists the jobs that it has fetched and not begun, in the order in which it will start them.

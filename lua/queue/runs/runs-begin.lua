@@ -1,13 +1,14 @@
 --[[
-  runs-begin: decides whether a worker may go on with a run of a schedule that it holds. When a run begins or is skipped,
-  the next one is planned, and the times that have passed since the last one count as missed.
+  runs-begin: decides whether a worker may continue with a run of a schedule that it holds. When a run begins or is
+  skipped, this plans the next run. Planned times that have passed since the last run count as missed.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] pc
         [9] failed  [10] sorted set: the schedules, by when their current runs are due  [11] the schedule: hash, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name  [3] id: the run's id
         [4] step: 'look' when the run was fetched; 'begin' when it has its slot; 'miss' when it is too late for it
         [5] next: JSON: { cron, timeZone, atMs, isInTime, nextMs, passed }, the next time of cron; or ''
-  Reply [1] 0 it is gone; 1 it goes on; 2 it is skipped and counted; 3 the next time of cron is needed
+  Reply [1] 0 the run does not exist; 1 the worker continues; 2 it is skipped and counted; 3 the next time of cron is
+        needed
         [2] 1 if it is a run of the schedule, else 0. For a cron schedule, then: [3] now, in ms since 1970
         [4] the first time that is not counted yet  [5] 1 if this is the run for that time  [6] cron  [7] time zone
 ]]
@@ -26,8 +27,8 @@ local function note_begin()
   redis.call('HSET', schedule.key, 'sluice:ran', string.format('%.0f', schedule.now_ms), 'sluice:run', id)
 end
 
--- Returns whether another run holds this one back, and the run that waits for its next attempt, if there is one. A
--- running run holds it back only if runs may not overlap.
+-- Returns whether another run prevents this one, and the run that waits for its next attempt, if there is one. If
+-- runs may overlap, a running run prevents no other run.
 local function is_held_back()
   local is_back, waits, open = false, nil, redis.call('HKEYS', schedule.open)
   for _, other in ipairs(open) do
@@ -41,8 +42,8 @@ local function is_held_back()
   return is_back, waits
 end
 
--- A run that is not current has begun before. Otherwise its schedule was ended, or an earlier build planned it, which
--- let runs pile up.
+-- A run that has begun before may continue although it is not the current run. Any other run that is not current
+-- belongs to an ended schedule, or an earlier build planned it, which let runs pile up.
 if id ~= schedule.run and has_begun then
   if step == 'begin' then note_begin() end
   return { 1, 1 }
@@ -67,7 +68,7 @@ if not next_ms then
 end
 local is_owed = schedule.makes_up and redis.call('HDEL', schedule.key, 'sluice:owed') == 1
 if is_left_out then
-  -- It is made up for when the run that holds it back has ended, or after the next run that begins.
+  -- This time is made up for when the run that prevents it has ended, or after the next run begins.
   remove_run(schedule, id)
   if is_in_time(schedule) then missed = missed + 1 end
   if schedule.makes_up then redis.call('HSET', schedule.key, 'sluice:owed', 1) end

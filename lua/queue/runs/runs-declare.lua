@@ -1,6 +1,6 @@
 --[[
-  runs-declare: stores a schedule, in place of the one with the same name. A pending run that is due stays. A run that is
-  not due yet is replaced by one for the first of the new times.
+  runs-declare: stores a schedule, and replaces an earlier one with the same name. A pending run that is due stays. A
+  run that is not due yet is replaced by a run for the first of the new times.
 
   KEYS  as in runs-begin
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name
@@ -20,7 +20,8 @@ if not fields.every and cron_ms <= now then return { string.format('%.0f', now) 
 
 local state = schedule.run and state_of(schedule, schedule.run)
 local had_every, has_begun = schedule.every, schedule.run and redis.call('HEXISTS', schedule.open, schedule.run) == 1
--- First, so that a Redis whose memory is full refuses everything: after any other write it would let the rest pass.
+-- This is the first write, so that a Redis with full memory rejects the whole script. After any other write, Redis
+-- would accept this one and the rest.
 local is_new = redis.call('HSETNX', schedule.key, 'ic', 1)
 redis.call('HDEL', schedule.key, 'every', 'offset', 'pattern', 'tz', 'data', 'opts', 'sluice:missed', 'sluice:overlap',
   'sluice:owed', 'sluice:cron')
@@ -28,7 +29,7 @@ for field, value in pairs(fields) do redis.call('HSET', schedule.key, field, val
 schedule.every, schedule.pattern, schedule.zone = tonumber(fields.every), fields.pattern or '', fields.tz or ''
 local is_same = schedule.every ~= nil and had_every == schedule.every
 
--- The first of the new times that comes after this moment.
+-- Returns the first of the new times that lies in the future.
 local function first_to_come() return schedule.every and now + schedule.every or cron_ms end
 
 local is_waiting = state == 'waits' or state == 'held'

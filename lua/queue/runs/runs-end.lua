@@ -1,6 +1,6 @@
 --[[
-  runs-end: ends a schedule, and removes its pending runs, wherever they are: also if a worker holds them, or if they wait
-  for their next attempt. Running runs continue.
+  runs-end: ends a schedule, and removes its pending runs. This includes runs that a worker holds but has not begun,
+  and runs that wait for their next attempt. Runs that have begun continue.
 
   KEYS  as in runs-begin
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name

@@ -1,11 +1,12 @@
 --[[
-  runs-settle: records the outcome of a run of a schedule that had begun. A run that has ended is no longer open. A run
-  that waits for its next attempt, or was recovered from a dead worker, replaces the next run as the current one. If its
-  schedule has ended since it began, the run fails for good, so that nothing of the schedule begins any more.
+  runs-settle: records the outcome of a run of a schedule that had begun. A run that has ended is no longer open. A
+  run that waits for its next attempt, or was recovered from a dead worker, replaces the next run as the current one.
+  If the schedule has ended since the run began, the run fails permanently, so that no run of an ended schedule
+  begins.
 
   KEYS  as in runs-begin
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name  [3] id: the run's id
-        [4] has_begun: '1' if it certainly began as a run of this schedule
+        [4] has_begun: '1' if the worker knows that the run began as a run of this schedule
   Reply none
 ]]
 -- @include lib/now-ms
@@ -16,7 +17,7 @@ local schedule = open_schedule(KEYS, ARGV[1], ARGV[2], now_ms())
 local now = string.format('%.0f', schedule.now_ms)
 local is_open, state = redis.call('HEXISTS', schedule.open, id) == 1, state_of(schedule, id)
 
--- Whether the current run has only been planned, or waits, so that another may take its place.
+-- True if the current run is only planned or waits, so that another run may replace it.
 local function is_replaceable()
   return schedule.run and schedule.run ~= id and redis.call('HEXISTS', schedule.open, schedule.run) == 0
     and state_of(schedule, schedule.run) == 'waits'

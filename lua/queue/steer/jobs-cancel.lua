@@ -1,12 +1,12 @@
 --[[
-  jobs-cancel: cancels a job. From now on no worker begins it. A worker that runs it learns of this by jobs-orders.
+  jobs-cancel: cancels a job. No worker begins the job after this. A worker that runs it is notified by jobs-orders.
 
   KEYS  [1] the job  [2] its lock  [3] completed  [4] failed  [5] delayed  [6] prioritized  [7] events, all BullMQ's
         [8] the state of the lanes: hash  [9] the locks of cancelled jobs: zset, kept for an hour
-        [10] the mark for processes that await the job's end: string, kept for ten minutes
+        [10] notifies processes that await the job of its cancellation: string, kept for ten minutes
   ARGV  [1] id: the job's id
-  Reply 0 it has ended or is gone; 1 it is pending, and the caller removes it; 2 a worker has it; 3 it is the next run of
-        its schedule
+  Reply 0 the job has ended or does not exist; 1 it is pending, and the caller removes it; 2 a worker holds it; 3 it
+        is the next run of its schedule
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/states/cancelled
@@ -17,7 +17,8 @@ if redis.call('EXISTS', job) == 0 then return 0 end
 if redis.call('ZSCORE', completed, id) or redis.call('ZSCORE', failed, id) then return 0 end
 local waits = redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', prioritized, id)
 local schedule = waits and redis.call('HGET', job, 'rjk')
--- A run that waits for its next attempt is open in its schedule.
+-- Replies that a run is the next run of its schedule, unless the run is open. An open run has begun before and waits
+-- for its next attempt.
 if schedule then
   local open = string.sub(job, 1, -1 - #id) .. 'repeat:' .. schedule .. ':open'
   if redis.call('HEXISTS', open, id) == 0 then return 3 end

@@ -3,8 +3,8 @@
 
   KEYS  [1] wait  [2] prioritized  [3] active  [4] delayed  [5] completed  [6] failed  [7] the state of the lanes
   ARGV  none
-  Reply how many jobs wait, run, are delayed, are done, and have failed. Jobs parked in lanes count as waiting, although
-        BullMQ has them as delayed.
+  Reply the numbers of waiting, running, delayed, done and failed jobs. Jobs parked in lanes count as waiting,
+        although BullMQ stores them as delayed.
 ]]
 local parked = tonumber(redis.call('HGET', KEYS[7], 'parked') or 0)
 local waiting = redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[2]) + parked

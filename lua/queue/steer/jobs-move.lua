@@ -1,13 +1,14 @@
 --[[
-  jobs-move: changes the time of jobs that wait or are delayed. Jobs that run or have ended stay as they are, and so do
+  jobs-move: changes the due time of jobs that wait or are delayed. It does not change jobs that run or have ended, or
   the next runs of recurring jobs that have not begun.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized
         [7] the schedules, by when their next run is due: zset, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys  [2] ms: when they are due, in ms since 1970
-        [3] in_ms: or in how many ms; "" to use [2]  [4] only_delayed: 1 to move only delayed jobs
+        [3] in_ms: the ms from now until they are due; "" to use [2]  [4] only_delayed: 1 to move only delayed jobs
         [5…] ids
-  Reply when they are due, in ms since 1970. Then for each job: 1 it was moved; 2 it was due then already; 0 it stays.
+  Reply the due time, in ms since 1970. Then for each job: 1 it was moved; 2 it already had this due time; 0 not
+        moved.
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -19,13 +20,14 @@ lanes.prioritized = KEYS[6]
 local due_ms = ARGV[3] ~= '' and lanes.now_ms + tonumber(ARGV[3]) or tonumber(ARGV[2])
 local only_delayed, score = ARGV[4] == '1', string.format('%.0f', due_ms * 4096)
 
--- Returns how long a job is delayed from when it was stored. A delay of ten seconds marks a job on its way to its lane.
+-- Returns the delay of a job, counted from when it was stored. Never returns exactly ten seconds, because that delay
+-- marks a job on its way to its lane.
 local function delay_from(stored_at_ms)
   local delay_ms = math.max(0, due_ms - stored_at_ms)
   return delay_ms == 10000 and 10001 or delay_ms
 end
 
--- The deadline counts from when the job is due.
+-- Also moves the deadline for the start, because it counts from the due time.
 local function with_due(stored_opts, delay_ms)
   local opts = cjson.decode(stored_opts)
   opts.delay = delay_ms > 0 and delay_ms or nil
@@ -48,7 +50,7 @@ local function move(id)
   leave_location(lanes, id, key, place)
   redis.call('ZADD', lanes.delayed, score, id)
   local delay_ms = delay_from(tonumber(stored_at_ms) or 0)
-  -- It gets a new position in its lane when it is due.
+  -- The job gets a new position in its lane when it is due.
   redis.call('HDEL', job, 'sluiceSeq')
   redis.call('HSET', job, 'delay', string.format('%.0f', delay_ms), 'opts', with_due(opts or '{}', delay_ms),
     'sluice:due', string.format('%.0f', due_ms))
@@ -62,6 +64,6 @@ for at = 5, #ARGV do
   is_changed = is_changed or reply[#reply] == 1
 end
 if lanes.is_changed then close_lanes(lanes) end
--- A worker that asks now learns when the first of these jobs is due.
+-- Wakes a worker, because the earliest due time may have changed.
 if is_changed then announce(lanes) end
 return reply

@@ -1,9 +1,10 @@
 --[[
-  jobs-page: finds jobs of a queue in a list or sorted set of BullMQ's, or in a lane. Changes nothing.
+  jobs-page: finds jobs of a queue in one of BullMQ's lists or sorted sets, or in a lane. Changes nothing.
 
   KEYS  [1] ids of jobs: list or zset
   ARGV  [1] prefix: the prefix of the queue's keys
-        [2] from: where the last page ended: "" for the first one; the id of the last job, after its score in a zset
+        [2] from: where the previous page ended: "" for the first page; else the id of its last job, after its score
+            in a zset
         [3] looked_at: how many jobs to check  [4] most: how many to find
         [5] kind: "line" for a list from its right end, where jobs are taken; "list" for a short one; "zset", or
             "newest" for a zset from its end

@@ -3,7 +3,7 @@
   its id and its dedupeId forever. Jobs in another state, and the next runs of recurring jobs, stay.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] the schedules: zset  [8] active
-        [9] on: the jobs that have ended so: zset of ids, all BullMQ's
+        [9…] the jobs that have ended, one zset of ids per outcome, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys
         [2] mode: "ended" for jobs in KEYS [9] and the keys after it; "pending" for jobs that wait or are delayed; "any"
             for both, and for jobs whose lock no worker has
@@ -18,7 +18,7 @@ local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 lanes.prioritized = KEYS[6]
 local schedules, active, state = KEYS[7], KEYS[8], ARGV[2]
 
--- Takes a job out of where it is. Returns where that was; nil if the job stays there.
+-- Removes a job from the list or set that contains it. Returns the name of that place; nil if the job stays there.
 local function take_out(id, key, schedule)
   for at = 9, #KEYS do
     if redis.call('ZREM', KEYS[at], id) == 1 then return 'ended' end
@@ -48,7 +48,7 @@ for at = 3, #ARGV do
     forget(id, dedupe_id)
     redis.call('XADD', lanes.events, '*', 'event', 'removed', 'jobId', id, 'prev', place)
     removed[#removed + 1] = id
-    -- Its ordered key may wait for it. A worker that asks now checks the key.
+    -- The job's ordered key may wait for this job to end. Makes a worker check the key now.
     local is_head = key and lanes.is_ordered and redis.call('ZADD', lanes.heads, 'XX', 'CH', lanes.now_ms, key) == 1
     is_freed = is_freed or is_head
   end

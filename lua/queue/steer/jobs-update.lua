@@ -3,7 +3,7 @@
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] completed, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job  [3] json: its data as JSON
-  Reply 1 it has the data; 0 it does not exist; 2 it runs; 3 it is done
+  Reply 1 the data was replaced; 0 the job does not exist; 2 it runs; 3 it is done
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes

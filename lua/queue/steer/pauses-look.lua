@@ -1,10 +1,10 @@
 --[[
-  pauses-look: reads the pauses of a queue that are in force. Changes nothing.
+  pauses-look: reads the active pauses of a queue. Changes nothing.
 
   KEYS  [1] meta, BullMQ's: hash  [2] the paused keys: zset by the ms since 1970 at which their pauses end
   ARGV  none
-  Reply the ms for which the queue is still paused: 0 if it is not, -1 without an end. Then each paused key, followed by
-        the same for that key.
+  Reply the ms until the queue's pause ends: 0 if it is not paused, -1 without an end. Then each paused key, followed
+        by the ms until its pause ends.
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/pause-left

@@ -1,12 +1,12 @@
 --[[
-  pauses-set: pauses a queue, or one key of it with all keys below, or ends such a pause. The key's lane is blocked.
+  pauses-set: pauses a queue, or one key with all keys below it, or ends such a pause. A pause blocks the key's lane.
 
-  KEYS  as in lanes-join, then [6] where old versions of BullMQ put the jobs of a paused queue: list
+  KEYS  as in lanes-join, then [6] list: old versions of BullMQ move the jobs of a paused queue to it
   ARGV  [1] prefix: the prefix of the queue's keys  [2] key: the key, "" for the whole queue
         [3] for_ms: ms for which it is paused: -1 without an end, 0 ends the pause
         [4] since: the generation that the caller has seen, or ""
-  Reply [1] 1 if it is done, 0 if another change came since that generation  [2] the current generation
-        [3] 1 if a resumed queue has jobs that an old version of BullMQ put away
+  Reply [1] 1 if the pause was changed, 0 if another change came after that generation  [2] the current generation
+        [3] 1 if a resumed queue has jobs that an old version of BullMQ moved to [6]
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -25,7 +25,7 @@ local function block_key()
   end
 end
 
--- As BullMQ's own pause and resume do, with an end.
+-- Writes the same fields and events as BullMQ's own pause and resume, and also stores the end of the pause.
 local function set_queue()
   if for_ms == 0 then
     redis.call('HDEL', lanes.meta, 'paused')
@@ -52,7 +52,7 @@ if key ~= '' and for_ms == 0 then
   wake_lane(lanes, key)
   announce(lanes)
 elseif for_ms > 0 then
-  -- A worker that asks now learns when the pause ends.
+  -- Wakes a worker, which then reads when the pause ends.
   redis.call('ZADD', lanes.marker, 0, '0')
 end
 return { 1, generation, key == '' and for_ms == 0 and redis.call('EXISTS', put_away) or 0 }

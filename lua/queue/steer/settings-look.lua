@@ -1,9 +1,9 @@
 --[[
-  settings-look: reads the settings of a queue that operators have set and that are in force. Changes nothing.
+  settings-look: reads the active settings of a queue that operators have set. Changes nothing.
 
   KEYS  [1] the state of the lanes: hash  [2] the settings that operators have set, as in settings-set
   ARGV  none
-  Reply the generation; now, in ms since 1970; then the name and the record of each setting
+  Reply the generation; now, in ms since 1970; then the name and the stored text of each setting, as in settings-set
 ]]
 -- @include lib/now-ms
 local now, all = now_ms(), redis.call('HGETALL', KEYS[2])

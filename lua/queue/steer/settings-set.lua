@@ -1,12 +1,12 @@
 --[[
-  settings-set: sets settings of a queue for an operator, or ends such settings.
+  settings-set: sets or removes an operator's settings of a queue.
 
   KEYS  [1] the state of the lanes: hash
         [2] the settings that operators have set: hash of "<at>|<until, or nothing>|<JSON>"
   ARGV  [1] since: the generation that the caller has seen, or ""
-        [2…] name, for_ms, text: of each setting its name; the ms for which it holds, "" without an end; and its JSON,
-            "" to end it
-  Reply 1 if it is done, 0 if another change came since that generation; and the current generation
+        [2…] name, for_ms, text: three values per setting: its name; the ms for which it is active, "" without an end;
+            and its JSON, "" to remove it
+  Reply 1 if the settings were changed, 0 if another change came after that generation; then the current generation
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/generation

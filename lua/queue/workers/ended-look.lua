@@ -3,7 +3,8 @@
 
   KEYS  [1] the outcomes of attempts, as in workers-note
   ARGV  none
-  Reply how many succeeded, how many failed, the sum of their durations in ms, and the length of the time covered, in ms
+  Reply the number of successes, the number of failures, the sum of their durations in ms, and the length of the time
+        covered, in ms
 ]]
 -- @include lib/now-ms
 local now = now_ms()

@@ -2,9 +2,9 @@
   jobs-begin: records that a job starts, if the job exists.
 
   KEYS  [1] the job, BullMQ's: hash
-  ARGV  [1] start_by_ms: ms since 1970 by which it had to start; '' if it had no deadline
-        [2] is_suspect: '1' if a worker has died with it. Then the numbers of this fetch and of the job's stalls are
-            recorded too.
+  ARGV  [1] start_by_ms: the job's start deadline, in ms since 1970; '' if it has none
+        [2] is_suspect: '1' if a worker has died while it held the job. Then the script also records the number of
+            this fetch and of the job's stalls.
   Reply 1 if the job exists, else 0
 ]]
 local job, start_by_ms, is_suspect = KEYS[1], ARGV[1], ARGV[2]

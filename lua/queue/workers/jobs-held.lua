@@ -1,9 +1,9 @@
 --[[
-  jobs-held: finds the jobs whose locks a worker holds, among the ten thousand that were fetched last.
+  jobs-held: finds the jobs that a worker holds, by their locks, among the ten thousand most recently fetched jobs.
 
-  KEYS  [1] active, BullMQ's: list of ids, the last fetched one first
-  ARGV  [1] prefix: the prefix of the queue's keys  [2] tokens: how the tokens of the worker begin
-  Reply the id and the token of each such job, one after the other
+  KEYS  [1] active, BullMQ's: list of ids, the most recently fetched job first
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] tokens: the beginning of the worker's lock tokens
+  Reply for each job, its id and then its token
 ]]
 local MOST = 10000
 local prefix, begins = ARGV[1], ARGV[2]

@@ -1,12 +1,12 @@
 --[[
-  jobs-orders: reads what a worker must know of its jobs: pauses, and jobs that were cancelled.
+  jobs-orders: reads what operators have changed about a worker's jobs: pauses, and cancelled jobs.
 
   KEYS  [1] meta, BullMQ's: hash  [2] the state of the lanes: hash
         [3] the locks of running jobs that were cancelled: zset by the ms since 1970 of the cancellation
         [4] the paused keys: zset by the ms since 1970 at which their pauses end
-  ARGV  [1] tokens: how the tokens of this worker begin
-  Reply [1] 1 if the queue is paused  [2] the version of what workers must know: it grows with each change
-        [3] the paused keys, each followed by the ms that are left, or -1 without an end
+  ARGV  [1] tokens: the beginning of this worker's lock tokens
+  Reply [1] 1 if the queue is paused  [2] the version of this data, which grows with each change
+        [3] the paused keys, each followed by the ms until its pause ends, or -1 without an end
         [4…] the locks of this worker's cancelled jobs, each as "<token> <job>"
 ]]
 -- @include lib/now-ms

@@ -1,6 +1,6 @@
 --[[
-  jobs-recall: reads what is recorded of a job that was fetched again after a worker had died with it. The death counts
-  if that worker died with the job's last fetch, after the job had begun. Otherwise the job only waited.
+  jobs-recall: reads the record of a job that is fetched again after a worker died while it held the job. The latest
+  death counts only if the dead worker had begun the job. Otherwise the job only waited in that worker.
 
   KEYS  [1] the job, BullMQ's: hash
   ARGV  none

@@ -1,12 +1,12 @@
 --[[
-  jobs-return: puts a job that a worker holds and has not begun back into its old position. This uses no attempt. A job
-  that was cancelled is only released: the caller removes it.
+  jobs-return: puts a job that a worker holds but has not begun back at its old position. The job keeps all its
+  attempts. A cancelled job is only unlocked; the caller removes it.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] stalled, all BullMQ's
-        [9] the mark for processes that await the job's end: string, kept for ten minutes
+        [9] notifies processes that await the job of its cancellation: string, kept for ten minutes
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job  [3] token: the token of its lock
         [4] weights: JSON: weights as in lanes-join, or ''
-  Reply 1 if it went back, 2 if it was cancelled, 0 if it no longer belongs to this worker
+  Reply 1 if the job is pending again, 2 if it was cancelled, 0 if this worker no longer holds it
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -38,7 +38,7 @@ if key then
 elseif priority == 0 then
   redis.call('RPUSH', lanes.wait, id)
 else
-  -- Without a position of this priority, the job goes before all others of it.
+  -- If the job has no stored position for its priority, it goes before all other jobs of that priority.
   local first = priority * 2 ^ 32
   place = tonumber(place) or first
   if math.floor(place / 2 ^ 32) ~= priority then place = first end

@@ -1,20 +1,21 @@
 --[[
-  jobs-take: decides the next jobs and gives them to the calling worker, active and locked as by BullMQ's own fetch. take()
-  in lib/lanes/take.lua decides. The worker also reports the results of probes, and which keys may have room again.
+  jobs-take: fetches the next jobs for the calling worker. The jobs are active and locked, as after BullMQ's own
+  fetch. take() in lib/lanes/take.lua chooses them. The worker also reports the results of probes, and which keys may
+  have room again.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] pc, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys  [2] most: how many jobs the worker can start soon
         [3] most_expired: how many jobs past their deadline it takes in addition  [4] lock_ms: ms for which locks last
-        [5] token: how the tokens of the locks begin; a number follows, from 1 on
-        [6] updates: "" or JSON: { probes, ended, woken }. Probes that have started: [key, whether its slot came at
-            once]. Ended: keys of ordered lanes whose head job has ended or is retried. Woken: keys that may have room
-            again, "*" for all.
-  Reply [1] now, in ms since 1970  [2] how many jobs are parked  [3] how many workers hold, at least
-        [4] ms until there may be another job: 0 for now, -1 if none is known.
+        [5] token: the beginning of the locks' tokens; a number follows, from 1 on
+        [6] updates: "" or JSON: { probes, ended, woken }. Probes that have started: [key, whether the probe got its
+            slot immediately]. Ended: keys of ordered lanes whose head job has ended or is retried. Woken: keys that
+            may have room again, "*" for all.
+  Reply [1] now, in ms since 1970  [2] how many jobs are parked  [3] how many jobs workers hold, at least
+        [4] ms until there may be another job: 0 if there may be one now, -1 if none is known.
         [5] 1 if more jobs have come due or expired than were checked  [6] 1 if the queue is paused
-        [7] the version of what workers must know (jobs-orders).
-        [8…] for each job its id, how it comes, and its hash. How it comes: 1 in its turn, 2 alone as a probe for room,
-            3 past its deadline, and 3 more from an ordered lane.
+        [7] the version of the data that jobs-orders reads.
+        [8…] for each job its id, why it was fetched, and its hash. Why: 1 it is its turn, 2 it tests alone
+            whether its key has room, 3 its deadline has passed; plus 3 for a job of an ordered lane.
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/take
@@ -43,7 +44,8 @@ end
 local more_due = moved == MOST_MOVED and 1 or 0
 if not paused and are_expired(lanes) then more_due = 1 end
 if lanes.is_changed then close_lanes(lanes) end
--- No further job may be active now. No message says when one may, or that new jobs came, so the worker looks again.
+-- The queue's limit of active jobs is reached. No message is sent when another job may start, so the worker checks
+-- again soon.
 local is_full = at_once and redis.call('LLEN', lanes.active) >= tonumber(at_once)
 if has_more and not is_full then redis.call('ZADD', lanes.marker, 0, '0') end
 
@@ -64,6 +66,6 @@ if not paused and next_ms ~= 0 then
     if has(lanes, 'deadlines') then first_at(lanes.deadlines, 1) end
   end
 end
--- The worker holds what it has just taken.
+-- Jobs that this worker has just fetched count as held.
 local held = #lanes.taken > 0 and #lanes.taken / 3 or redis.call('LLEN', lanes.active)
 return { lanes.now_ms, lanes.parked, held, next_ms, more_due, paused and 1 or 0, lanes.orders, unpack(lanes.taken) }

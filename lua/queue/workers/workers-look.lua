@@ -3,7 +3,7 @@
 
   KEYS  as in workers-note
   ARGV  none
-  Reply how many there are, and how many jobs they can run at once
+  Reply the number of live workers, and how many jobs they can run at once
 ]]
 -- @include lib/now-ms
 local now, all, workers, places = now_ms(), redis.call('HGETALL', KEYS[1]), 0, 0

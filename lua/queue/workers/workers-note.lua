@@ -1,13 +1,13 @@
 --[[
-  workers-note: notes that a worker is alive for a while, and forgets workers whose time is over. It also counts the
-  attempts that have ended since the worker's last report.
+  workers-note: records that a worker is alive for some time, and removes workers whose time has expired. It also
+  counts the attempts that have ended since the worker's last report.
 
   KEYS  [1] the live workers of a queue: hash of "<until when, in ms since 1970> <how many jobs it can run at once>";
             expires with the last of them
-        [2] the outcomes of attempts in steps of ten seconds: hash, "<step> <done, failed or ms>" to a sum; expires two
-            minutes after the last one
+        [2] the outcomes of attempts in steps of ten seconds: hash, "<step> <done, failed or ms>" -> sum; expires two
+            minutes after the last outcome
   ARGV  [1] worker  [2] places: how many jobs it can run at once
-        [3] for_ms: ms for which it counts as alive; 0 if it ends  [4] done: how many attempts succeeded
+        [3] for_ms: ms for which it counts as alive; 0 when the worker closes  [4] done: how many attempts succeeded
         [5] failed: how many failed  [6] busy_ms: the sum of their durations, in ms
   Reply nothing
 ]]
@@ -32,7 +32,7 @@ for name, count in pairs({ done = done, failed = failed, ms = busy_ms }) do
   redis.call('HINCRBY', ended, string.format('%.0f %s', step, name), string.format('%.0f', count))
 end
 redis.call('PEXPIRE', ended, 120000)
--- Only the last minute is read.
+-- Removes old steps, because only the last minute is read.
 if redis.call('HLEN', ended) > 24 then
   for _, field in ipairs(redis.call('HKEYS', ended)) do
     if math.abs(tonumber(string.match(field, '^%d+')) - step) > 6 then redis.call('HDEL', ended, field) end

@@ -2,8 +2,8 @@
   endpoints-enable: disables an endpoint, or enables it and clears its health.
 
   KEYS  [1] endpoints  [2] versions  [3] disabled: hash of reasons by id  [4] health: hash
-  ARGV  [1] tenant  [2] endpoint  [3] why: the reason for which it is disabled; '' enables it
-  Reply 1 if it was changed, 0 if it already was in that state, -1 if it does not exist
+  ARGV  [1] tenant  [2] endpoint  [3] why: the reason for disabling it; '' enables it
+  Reply 1 if its state was changed, 0 if it already was in that state, -1 if it does not exist
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/changed

@@ -5,9 +5,9 @@
         [3] line: list of the pending messages of an ordered endpoint
   ARGV  [1] prefix: the prefix of the queue's keys  [2] key: the key of its jobs
         [3] most: how many of its last attempts to return
-  Reply ms until its pause ends. The ms since 1970 of the first failure, or 0. How many attempts in a row have failed. How
-        many attempts ended in the last minute. How many messages are due. Then its last attempts, the newest first:
-        the message, a space, and the number of the attempt.
+  Reply ms until the endpoint's pause ends. The ms since 1970 of its first failure, or 0. The number of failed attempts
+        in a row. The number of attempts that ended in the last minute. The number of due messages. Then its last
+        attempts, the newest first, each as: the message, a space, and the number of the attempt.
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/names

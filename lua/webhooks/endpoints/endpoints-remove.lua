@@ -1,6 +1,6 @@
 --[[
-  endpoints-remove: removes an endpoint with its health and its log. Pending messages in its line are marked "removed". A
-  long line takes several runs; the last one removes the endpoint.
+  endpoints-remove: removes an endpoint with its health and its log. The pending messages in its line are marked
+  "removed". A long line needs several runs; the last run removes the endpoint.
 
   KEYS  [1] endpoints  [2] ids  [3] versions  [4] rates  [5] changed  [6] number  [7] tenants, all as in endpoints-put
         [8] disabled: hash of the tenant's disabled endpoints  [9] health  [10] log  [11] failed
@@ -23,7 +23,7 @@ for _, entry in ipairs(redis.call('LRANGE', line, 0, most - 1)) do
   if at and became ~= 'delivered' and became ~= 'failed' then redis.call('HSET', message, 'to:' .. id, 'removed') end
 end
 redis.call('LTRIM', line, most, -1)
--- Without a state, a running step changes nothing.
+-- An attempt that is still running changes nothing once the state is deleted.
 redis.call('DEL', state)
 if redis.call('EXISTS', line) == 1 then return 2 end
 

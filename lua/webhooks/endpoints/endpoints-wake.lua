@@ -1,5 +1,5 @@
 --[[
-  endpoints-wake: makes the workers of a sender end the pause of an endpoint.
+  endpoints-wake: makes all workers of a sender end an endpoint's pause.
 
   KEYS  [1] changed  [2] number, both as in lib/webhooks/own-limits
   ARGV  [1] key: the key of the endpoint's jobs, after a "!"

@@ -1,6 +1,6 @@
 --[[
-  limits-forget: removes the names of an expunged tenant and of its endpoints from the list of changed limits. A digest
-  notifies the processes that cache limits of the tenant.
+  limits-forget: removes the names of an expunged tenant and of its endpoints from the list of changed limits. Then
+  adds a digest of the tenant, so that other processes remove the tenant's limits from their caches.
 
   KEYS  [1] changed  [2] number, both as in lib/webhooks/own-limits
   ARGV  [1] digest: the digest of the tenant, after a "*"  [2…] names

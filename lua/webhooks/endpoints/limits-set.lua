@@ -1,5 +1,5 @@
 --[[
-  limits-set: sets the own limits of a tenant.
+  limits-set: sets a tenant's own limits.
 
   KEYS  [1] rates  [2] changed  [3] number, all as in lib/webhooks/own-limits
   ARGV  [1] key: the key of the tenant  [2] limits: the limits as text; '' for none

@@ -1,11 +1,11 @@
 --[[
-  line-begin: returns what one attempt at an ordered endpoint needs, and whether it may begin. The first attempt decides
-  how many messages go together. Later attempts send the same messages.
+  line-begin: returns the data for one attempt at an ordered endpoint, and whether the attempt may begin. The first
+  attempt decides how many messages are sent together. Later attempts send the same messages.
 
   KEYS  [1] endpoints: hash of the tenant's records  [2] disabled: hash  [3] health: hash of the endpoint
         [4] line: list  [5] state: hash, both as in lib/webhooks/line
-  ARGV  [1] endpoint  [2] step: the step of the attempt  [3] most: the most messages that go together
-        [4] most_bytes: the most bytes of them
+  ARGV  [1] endpoint  [2] step: the step of the attempt  [3] most: the most messages that are sent together
+        [4] most_bytes: the most bytes in those messages
         [5] timeout_ms: the time limit of an attempt, unless the endpoint has its own
         [6] messages: the beginning of the keys of the tenant's messages
   Reply empty if another step is next. Otherwise: the record. The reason if it is disabled. Ms until the circuit breaker
@@ -35,7 +35,7 @@ for _, entry in ipairs(redis.call('LRANGE', line, 0, (is_first and most or tonum
   for _, each in ipairs({ message, tonumber(at or 0), kind or '', body or '', became or '', copy or '' }) do
     found[#found + 1] = each
   end
-  -- An expired message goes alone.
+  -- An expired message is handled alone.
   if is_first and not body then break end
 end
 if purpose == 'send' and not why then wait_ms = breaker_wait(health, record, now, timeout_ms) end

@@ -5,7 +5,7 @@
   KEYS  [1] line: list  [2] state: hash, both as in lib/webhooks/line
   ARGV  [1] step: the step that ends  [2] leaving: how many messages are removed
         [3] attempt: the number of the next attempt
-  Reply the next step; '' if the line is empty, or another process had ended this step
+  Reply the next step; '' if the line is empty, or if another process has already ended this step
 ]]
 local line, state, step, leaving, attempt = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 if redis.call('HGET', state, 'step') ~= step then return '' end

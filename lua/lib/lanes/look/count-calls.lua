@@ -1,12 +1,12 @@
--- Counts how many plain calls pending jobs cost: sums[n] is for the first n of them. Only `most` jobs are read, because
--- Redis is blocked during the read. Jobs behind them are assumed to cost the same on average.
+-- Sums the cost of pending jobs in plain calls: sums[n] is the cost of the first n jobs. Only `most` jobs are read,
+-- because Redis is blocked during the read. The jobs behind them are assumed to cost the same on average.
 
 local function share_in(opts)
   local ours = opts and string.find(opts, '"share"', 1, true) and cjson.decode(opts).sluice
   return type(ours) == 'table' and tonumber(ours.share) or 1
 end
 
--- For a lane, whose jobs' shares are in one hash.
+-- Sums the jobs of a lane, whose shares are all in one hash.
 local function sums_of_lane(lanes, key, most)
   local sums, total = {}, 0
   for from = 0, most - 1, 1000 do
@@ -20,8 +20,8 @@ local function sums_of_lane(lanes, key, most)
   return sums
 end
 
--- For jobs that wait to be fetched. Those in the list go before those with a priority. A job for which `joins` returns
--- true counts among the held jobs instead.
+-- Sums the jobs that wait to be fetched. Those in the list go before those with a priority. A job for which `joins`
+-- returns true counts among the held jobs instead.
 local function sums_of_waiting(prefix, wait, prioritized, most, joins)
   local sums, total = {}, 0
   local function add(id)

@@ -1,10 +1,11 @@
--- Reads the delayed jobs that come due before a given one, in groups of about the same time, the earliest first.
+-- Reads the delayed jobs that become due before a given job, in groups of about the same time, the earliest first.
 
 local MOST_GROUPS = 32
--- How many delayed jobs are read. Redis is blocked during the read.
+-- The most delayed jobs to read, because Redis is blocked during the read.
 local MOST_DUE = 1000
 
--- Adds a job to the counts of its key in a group: jobs and calls; key '' for none.
+-- Adds a job to the counts of its key in a group: the number of jobs, and their cost in calls. The key is '' for jobs
+-- without a key.
 local function add_to_group(group, key, share)
   local of_key = group.keys[key]
   if not of_key then
@@ -26,7 +27,8 @@ local function more_urgent(lanes, prefix, prioritized, id, key)
   return redis.call('ZCOUNT', names, '-inf', '(' .. string.format('%.0f', (priority_of(prefix, id) + 1) * unit))
 end
 
--- Of the job's own key, only jobs that are at least as urgent count. Also returns about how many jobs were not read.
+-- Counts all delayed jobs before the given one. Among the jobs of its own key, counts only those that are at least as
+-- urgent. Also returns an estimate of how many jobs were not read.
 local function due_before(lanes, prefix, delayed, asked, now)
   local own_key, own_priority = key_of(redis.call('HGET', prefix .. asked, 'name')) or '', priority_of(prefix, asked)
   local until_score = '(' .. redis.call('ZSCORE', delayed, asked)
@@ -36,7 +38,7 @@ local function due_before(lanes, prefix, delayed, asked, now)
     local id = range[at]
     local name, opts, priority = unpack(redis.call('HMGET', prefix .. id, 'name', 'opts', 'priority'))
     local key = name and key_of(name) or ''
-    -- Jobs parked in lanes are delayed by a day.
+    -- Skips jobs parked in lanes, which are delayed by a day.
     if name and not (key ~= '' and redis.call('ZSCORE', lanes.lane .. key, id)) then
       local is_behind = key == own_key and (tonumber(priority) or 0) > own_priority
       found[#found + 1] = { math.floor(tonumber(range[at + 1]) / 4096), key, is_behind and 0 or share_in(opts), is_behind }
@@ -53,8 +55,8 @@ local function due_before(lanes, prefix, delayed, asked, now)
   for at, group in ipairs(groups) do list[at] = { math.max(0, group.sum_ms / group.jobs - now), group.list } end
   local looked_at = #range / 2
   if looked_at < MOST_DUE then return list, 0 end
-  -- The share of parked jobs among the unread ones is assumed to be the same. There are no more than are delayed in
-  -- all.
+  -- Estimates the rest: assumes the same share of parked jobs among the unread ones, and at most as many jobs as are
+  -- delayed in total.
   local rest = redis.call('ZCOUNT', delayed, '-inf', until_score) - looked_at
   local parked = tonumber(redis.call('HGET', lanes.state, 'parked')) or 0
   local all = redis.call('ZCARD', delayed) - parked - #found

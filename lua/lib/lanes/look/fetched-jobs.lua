@@ -1,7 +1,8 @@
 -- @include lib/lanes/look/count-calls
--- The jobs that workers have fetched and not started, in the order in which they will start; by key, '' for none.
+-- Lists the jobs that workers have fetched and not started, by key ('' for none), in the order in which they will
+-- start.
 
--- How many of the jobs that workers hold are read: the latest.
+-- The most jobs held by workers that are read, the most recently fetched ones.
 local MOST_ACTIVE = 10000
 
 local function hold(held, id, key, share)
@@ -10,7 +11,8 @@ local function hold(held, id, key, share)
   lane.jobs, lane.calls = lane.jobs + 1, lane.calls + share
 end
 
--- A job that is about to be fetched starts after the held jobs of its key, if there are any.
+-- Returns a function that is true for a job that waits to be fetched and whose key has held jobs. The job then starts
+-- after these.
 local function joins_held(held)
   return function(id, key, share)
     if not key or not held.lanes[key] then return false end
@@ -20,8 +22,8 @@ local function joins_held(held)
   end
 end
 
--- Reads the jobs that each worker has reported, without those that have ended since. The cost of the first `most` jobs
--- is read.
+-- Reads the jobs that each worker has reported as held, without those that have ended since. Reads the cost of the
+-- first `most` jobs.
 local function held_by_workers(lanes, prefix, active, live, most)
   local held = { positions = {}, lanes = {}, joined = 0 }
   if most < 1 then return held end
@@ -47,7 +49,7 @@ local function held_by_workers(lanes, prefix, active, live, most)
     local key = name and key_of(name) or ''
     if name and (held.lanes[key] or not only_behind) then hold(held, id, key, share_in(opts)) end
   end
-  -- Workers take turns.
+  -- Merges the lists of the workers, one job of each worker at a time.
   local longest = 0
   for _, list in ipairs(lists) do longest = math.max(longest, #list) end
   for at = 1, longest do
@@ -55,14 +57,15 @@ local function held_by_workers(lanes, prefix, active, live, most)
       if list[at] then add(list[at]) end
     end
   end
-  -- Jobs that were fetched after all of these, and are not reported yet, start after the held jobs of their key.
+  -- Jobs that were fetched later, and that no worker has reported yet, start after the held jobs of their key.
   local first_reported = 1
   while not is_reported[latest[first_reported]] do first_reported = first_reported + 1 end
   for at = first_reported - 1, 1, -1 do add(latest[at], true) end
   return held
 end
 
--- Returns how many jobs of a key start before one: the held ones and `jobs` more; and how many calls these cost.
+-- Returns how many jobs of a key start before a given job, which are the held ones and `jobs` more, and how many
+-- calls these jobs cost.
 local function with_held(held, key, jobs, sums)
   local lane = held.lanes[key] or { jobs = 0, calls = 0 }
   return lane.jobs + jobs, lane.calls + calls_of(sums, jobs)

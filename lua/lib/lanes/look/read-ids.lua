@@ -1,7 +1,7 @@
--- Reads one page of job ids from a list or a sorted set of BullMQ's, after the job with which the last page ended.
+-- Reads one page of job ids from one of BullMQ's lists or sorted sets, after the last job of the previous page.
 
--- Reads a list from its right end, where workers take jobs. If the last job of the previous page is gone, it starts
--- there again.
+-- Reads a list from its right end, where workers fetch jobs. If the last job of the previous page is no longer in the
+-- list, the page starts at that end again.
 local function read_line(ids, from, most)
   local at = from ~= '' and redis.call('LPOS', ids, from, 'RANK', -1)
   if at == 0 then return {} end
@@ -11,13 +11,13 @@ local function read_line(ids, from, most)
   return found
 end
 
--- A fixed order for the ids of a list in which jobs come and go.
+-- Compares two ids. This order stays the same although jobs join and leave the list.
 local function in_order(one, other)
   if #one ~= #other then return #one < #other end
   return one < other
 end
 
--- All ids of a short list that come after `from`.
+-- Returns all ids of a short list that come after `from`.
 local function read_list(ids, from)
   local found = {}
   for _, id in ipairs(redis.call('LRANGE', ids, 0, -1)) do
@@ -27,7 +27,8 @@ local function read_list(ids, from)
   return found
 end
 
--- Reads ids and scores. If the last job is gone, the page starts from its score, so jobs of the same score come again.
+-- Reads ids and scores. If the last job of the previous page no longer exists, the page starts at its score, so jobs
+-- with the same score are repeated.
 local function read_zset(ids, from, most, is_newest)
   local function range(first, last)
     return redis.call(is_newest and 'ZREVRANGE' or 'ZRANGE', ids, first, last, 'WITHSCORES')

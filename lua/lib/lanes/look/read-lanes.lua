@@ -1,5 +1,5 @@
--- Reads up to `most` lanes: those in line, those that are blocked, and those of ordered keys that wait for a job to
--- end. `sums_of(key)` returns the cost of a lane's jobs, in calls.
+-- Reads up to `most` lanes: those in line, those that are blocked, and those of ordered keys that wait for their head
+-- job to end. `sums_of(key)` returns the cost of a lane's jobs, in calls.
 local function open_reading(lanes, held, most, now, sums_of)
   local read = { list = {}, parents = {}, is_read = {}, others = {} }
   local count, parked, paths = 0, unpack(redis.call('HMGET', lanes.state, 'parked', 'paths'))
@@ -50,7 +50,7 @@ local function open_reading(lanes, held, most, now, sums_of)
     end
   end
 
-  -- The parents of the lanes that were read: their weights, and the ms for which they are still blocked.
+  -- Returns the parents of the lanes that were read, with their weights and the ms until they are no longer blocked.
   function read.all_parents()
     local heads = {}
     for _, parent in pairs(read.parents) do heads[#heads + 1] = parent end

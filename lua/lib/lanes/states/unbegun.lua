@@ -7,7 +7,7 @@ local function location_of(lanes, id, key)
   return redis.call('LPOS', lanes.wait, id) and 'wait' or nil
 end
 
--- Takes a job out of the structure it is in, and out of the delayed set.
+-- Removes a job from the list, set or lane that contains it, and from the delayed set.
 local function leave_location(lanes, id, key, place)
   if place == 'lane' then
     redis.call('ZREM', lanes.lane .. key, id)
@@ -19,7 +19,7 @@ local function leave_location(lanes, id, key, place)
   else redis.call('ZREM', lanes.delayed, id) end
 end
 
--- True if a job is the planned run of its schedule. Without it, no other run would follow.
+-- True if a job is the planned run of its schedule. Without this run, no other run would follow.
 local function is_planned_run(schedules, id, schedule)
   local next_ms = schedule and redis.call('ZSCORE', schedules, schedule)
   return next_ms and id == 'repeat:' .. schedule .. ':' .. string.format('%.0f', tonumber(next_ms))

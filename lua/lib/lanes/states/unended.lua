@@ -1,5 +1,5 @@
--- How long a job is delayed that is to run after another one. Then the other job is checked, in case the message that
--- it ended was lost.
+-- How long a job is delayed that must run after another job. Then that other job is checked, because the message
+-- about its end may be lost.
 local FOLLOW_MS = 10000
 
 -- True if a job exists and has not ended.

@@ -139,7 +139,7 @@ export function describeStatus<State extends BriefState>(
   const waiting = waitingOf(fresh);
   const actualPerSecond = sum(fresh.map((each) => recentOf(each, nowMs))) / 10;
   const isHeldBack = state.pausedForMs > 0 || state.coolingForMs > 0 || state.awayForMs > 0;
-  const reports = alive.map((each) => {
+  const latest = alive.map((each) => {
     const reportedAgoMs = Math.max(0, nowMs - each.atMs);
     return {
       replica: each.replica,
@@ -167,8 +167,8 @@ export function describeStatus<State extends BriefState>(
       (waiting.total > 0 && !isHeldBack ? rateInUse(limits, actualPerSecond) : undefined),
     waiting,
     hasCalls: facts.hasCalls,
-    reports,
-    toldBy: reports,
+    reports: latest,
+    toldBy: latest,
   });
 }
 

@@ -101,9 +101,9 @@ async function runDemo(options: DemoOptions, command: Command, io: Io): Promise<
       const columns = ["second", "arrived", ...callers.names];
       const row = (cells: readonly unknown[]): string =>
         cells.map((cell, at) => String(cell).padStart(columns[at]!.length)).join("  ");
-      const print = given.json === true ? () => {} : (text: string) => io.out(`${text}\n`);
-      print(`${count} processes share ${rate}. To watch: sluice top --prefix ${prefix}\n`);
-      print(row(columns.map((name) => name.toUpperCase())));
+      const write = given.json === true ? () => {} : (text: string) => io.out(`${text}\n`);
+      write(`${count} processes share ${rate}. To watch: sluice top --prefix ${prefix}\n`);
+      write(row(columns.map((name) => name.toUpperCase())));
       const ended = Promise.race([interrupted.then(() => "ended" as const), callers.lost]);
       const shown: Result["seconds"][number][] = [];
       while (shown.length < seconds) {
@@ -111,7 +111,7 @@ async function runDemo(options: DemoOptions, command: Command, io: Io): Promise<
         if ((await Promise.race([ended, arrivals.untilSecond(second)])) === "ended") break;
         const { arrived, byProcess } = inSecond(arrivals.all, second, count);
         shown.push({ arrived, byProcess });
-        print(row([second, arrived, ...byProcess]));
+        write(row([second, arrived, ...byProcess]));
       }
       const result = {
         rate,

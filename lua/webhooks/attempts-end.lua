@@ -5,8 +5,7 @@
         attempts, by ms since 1970  [4] failed: zset of its failed messages  [5] health: hash  [6] disabled: hash
         [7] versions: hash  [8] endpoints: hash
   ARGV  [1] keep_ms: ms for which the logs are kept  [2] most: the most attempts kept per message and per endpoint
-        [3] disable_after_ms: ms of failures that disable an endpoint  [4] failures: how many failures open the
-            circuit breaker
+        [3] disable_after_ms: ms of failures that disable an endpoint  [4] failures: failures that open the circuit breaker
         [5] open_ms: ms for which it opens at first  [6] most_open_ms: the most ms for which it opens
         [7…] tenant, endpoint, message, entry, state, health, slow_ms, disable, changed_at_ms, copy
             Each attempt has all of these values. The logs get `entry`. The message gets the state `state`. The value of

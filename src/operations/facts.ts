@@ -1,5 +1,4 @@
 /** Reads the facts of many buckets and queues. Concurrent requests share one snapshot. */
-import { setTimeout as pause } from "node:timers/promises";
 import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation } from "../queue/forecast/explain.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
@@ -104,8 +103,10 @@ export function createFacts(sluice: Sluice): Facts {
     counting ??= countAnew().finally(() => (counting = undefined));
     if (counts === undefined) return counting;
     const before = counts;
-    const isSlow = pause(QUICK_MS, before, { ref: false });
-    return Promise.race([counting.catch(() => before), isSlow]);
+    const whenSlow = new Promise<QueuedJobs>((resolve) => {
+      setTimeout(() => resolve(before), QUICK_MS).unref();
+    });
+    return Promise.race([counting.catch(() => before), whenSlow]);
   }
 
   async function readRates(name: string): Promise<number[]> {

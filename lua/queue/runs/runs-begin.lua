@@ -7,8 +7,7 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name  [3] id: the run's id
         [4] step: 'look' when the run was fetched; 'begin' when it has its slot; 'miss' when it is too late for it
         [5] next: JSON: { cron, timeZone, atMs, isInTime, nextMs, passed }, the next time of cron; or ''
-  Reply [1] 0 the run does not exist; 1 the worker continues; 2 it is skipped and counted; 3 the next time of cron is
-        needed
+  Reply [1] 0 the run does not exist; 1 the worker continues; 2 it is skipped and counted; 3 a next time is needed
         [2] 1 if it is a run of the schedule, else 0. For a cron schedule, then: [3] now, in ms since 1970
         [4] the first time that is not counted yet  [5] 1 if this is the run for that time  [6] cron  [7] time zone
 ]]

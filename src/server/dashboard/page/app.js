@@ -1,4 +1,4 @@
-/** Runs the board: chooses the view for the URL and refreshes that view. */
+/** The board: chooses the view for the URL, and refreshes it. */
 import { ask } from "./parts/api.js";
 import { bucketView } from "./views/bucket.js";
 import { bucketsView } from "./views/buckets.js";
@@ -13,10 +13,7 @@ import { queuesView } from "./views/queues.js";
 import { workersView } from "./views/workers.js";
 
 const EVERY_MS = 2_000;
-/**
- * The session cookie needs the path of the board. A proxy can serve the board below another path,
- * which only the page knows.
- */
+/** A proxy can serve the board below another path, which only the page knows. The session cookie needs that path. */
 const SESSION = `api/v1/session?${new URLSearchParams({ path: new URL(".", location).pathname })}`;
 const TABS = [
   ["#/", "Buckets", /^#\/(bucket\/|$)/],
@@ -36,7 +33,7 @@ let loading = new AbortController();
 
 const parts = {
   redraw: () => void refresh(),
-  /** Keeps the state of a view while another view is shown. */
+  /** The state of a view, which stays while another view is shown. */
   stay(name, first) {
     if (!kept.has(name)) kept.set(name, first);
     return kept.get(name);
@@ -79,7 +76,7 @@ async function refresh() {
     if (error.name === "AbortError") return;
     if (error.status === 401) return signIn();
     state = "lost";
-    // Keep the last view on the page, including the text that the user is typing.
+    // The last view stays, with the text that the user is typing.
     const isKept = shown.atMs !== undefined && (error.status === 0 || error.status >= 500);
     say(isKept ? `${error.message} The page shows the state of ${time(shown.atMs)}.` : "");
     if (!isKept)
@@ -154,7 +151,7 @@ function drawBar() {
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   localStorage.setItem("sluice-theme", theme);
-  // Redraw the charts, because a chart keeps the colours of the theme in which it was drawn.
+  // A chart keeps the colours of the theme in which it was drawn.
   for (const place of document.querySelectorAll(".chart")) place.chart?.redraw();
   drawBar();
 }
@@ -207,7 +204,7 @@ async function signOut() {
 
 const theme = localStorage.getItem("sluice-theme");
 if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-// Send no requests while the tab is hidden.
+// A hidden tab sends no requests.
 document.addEventListener("visibilitychange", () =>
   document.hidden ? clearTimeout(timer) : void refresh(),
 );

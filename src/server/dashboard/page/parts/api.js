@@ -7,9 +7,8 @@ export class Problem extends Error {
 }
 
 /**
- * Sends a request and returns the JSON of the response. Throws a {@link Problem} if the request
- * fails. `path` is relative to the page, for example `"api/v1/overview"`, because a proxy can serve
- * the board below any path.
+ * Sends a request and returns the JSON of the response. Throws a {@link Problem} if it fails.
+ * `path` is relative to the page, because a proxy can serve the board below any path: `"api/v1/overview"`.
  */
 export async function ask(path, { method = "GET", body, signal } = {}) {
   let response;

@@ -1,4 +1,4 @@
-/** Shows changes of buckets, queues and endpoints. */
+/** The changes of buckets, queues and endpoints. */
 import { ask } from "./api.js";
 import { h } from "./dom.js";
 import { UNDOABLE } from "./forms.js";
@@ -6,10 +6,7 @@ import { count, duration, plural } from "./format.js";
 import { isOn, link, nothing, table, when } from "./parts.js";
 import { toast } from "./toast.js";
 
-/**
- * Creates a table of changes. `isOfAll` adds a column that names the target of each change.
- * `redraw` adds undo buttons.
- */
+/** A table of changes. `isOfAll` adds a column for their targets, `redraw` adds buttons to undo them. */
 export function changesTable(changes, empty, { isOfAll = false, redraw } = {}) {
   const rows = changes.map((change) => [
     when(change.atMs),
@@ -79,7 +76,7 @@ function effect(change) {
   return h("span", {}, fromTo(...what), `${ofKey(change)}${forTime(change)}`);
 }
 
-/** Describes what a change of a queue or an endpoint has changed. */
+/** The effect of a change of a queue or an endpoint. */
 function factsOf(change) {
   const { before = {}, after = {}, filter, jobs } = change;
   const about = `${ofKey(change)}${forTime(change)}`;

@@ -1,7 +1,4 @@
-/**
- * Draws the charts of a bucket: the rate with its cap, and the waiting calls. The first chart loads
- * uPlot.
- */
+/** The charts of a bucket: its rate beside its cap, and its waiting calls. The first chart loads uPlot. */
 import { time } from "./format.js";
 
 export const PRIORITIES = ["critical", "high", "normal", "low"];
@@ -23,7 +20,7 @@ function load() {
   return loading;
 }
 
-/** Returns the changes that the chart marks. */
+/** The changes that the chart marks. */
 export function marksOf(changes, sinceMs) {
   return changes.filter(({ atMs, failed }) => atMs >= sinceMs && failed === undefined);
 }
@@ -31,7 +28,7 @@ export function marksOf(changes, sinceMs) {
 /** Processes that start within this time of each other count as one deploy. */
 const ONE_DEPLOY_MS = 120_000;
 
-/** Groups the starts of a bucket's running processes into deploys, the oldest first. */
+/** The starts of the running processes of a bucket, the oldest first. */
 export function deploysOf(replicas, sinceMs) {
   const deploys = [];
   const started = replicas
@@ -56,7 +53,7 @@ async function draw(place, parts, { height, data, seriesOf, onDraw, label }) {
     return;
   }
   place.textContent = "";
-  // Returns a colour of the current theme for the canvas. Only a computed `color` contains it.
+  // The canvas needs the colour of the current theme. Only a computed `color` has it.
   const colour = (name) => {
     place.style.color = `var(${name})`;
     return getComputedStyle(place).color;
@@ -81,7 +78,7 @@ async function draw(place, parts, { height, data, seriesOf, onDraw, label }) {
       {
         ...axis,
         size: 32,
-        // Show labels at full minutes.
+        // Labels show minutes.
         incrs: [1, 2, 5, 10, 15, 30, 60, 120, 180, 240].map((minutes) => minutes * 60),
         values: (_chart, at) => at.map((seconds) => time(seconds * 1_000).slice(-8, -3)),
       },
@@ -100,7 +97,7 @@ async function draw(place, parts, { height, data, seriesOf, onDraw, label }) {
   watch.observe(place);
 }
 
-/** Draws the rate with its cap and marks. */
+/** The rate beside the cap, with marks. */
 export function drawChart(place, parts) {
   return draw(place, parts, {
     height: 220,
@@ -125,9 +122,9 @@ export function drawChart(place, parts) {
   });
 }
 
-/** Draws the waiting calls as stacked areas, one per priority. */
+/** The waiting calls, as stacked areas by priority. */
 export function drawWaits(place, parts) {
-  // Draw the highest area first, because each area reaches down to zero.
+  // The highest area is drawn first, because each reaches down to zero.
   const above = PRIORITIES.toReversed();
   return draw(place, parts, {
     height: 160,
@@ -135,7 +132,7 @@ export function drawWaits(place, parts) {
     seriesOf: (_uPlot, colour) =>
       above.map((name) => ({
         fill: () => colour(`--${name}`),
-        // Draw no line, because a line at zero would look like waiting calls.
+        // A line at zero would look like waiting calls.
         width: 0,
         points: { show: false },
       })),
@@ -145,7 +142,7 @@ export function drawWaits(place, parts) {
 
 function waitsOf({ stepMs, points }, sinceMs) {
   const byStep = new Map(points.map(({ atMs, waiting }) => [atMs, waiting]));
-  // Drop the last step. It is incomplete, because processes are still reporting it.
+  // The last step is incomplete: processes are still reporting it.
   const times = stepsOf(stepMs, sinceMs).slice(0, -1);
   const sums = PRIORITIES.map((_name, rank) =>
     times.map((atMs) =>
@@ -174,7 +171,7 @@ function dataOf({ status, history, changes, sinceMs, capOf }) {
   return [times, rates, caps];
 }
 
-/** Returns the caps and the time from which each cap applied, the newest first. */
+/** The caps and the time from which each was in force, the newest first. */
 function capSteps(status, changes, capOf) {
   const made = changes.filter(
     ({ subject, failed }) => subject === "policy" && failed === undefined,

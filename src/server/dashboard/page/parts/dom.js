@@ -1,9 +1,7 @@
-/**
- * Creates elements. Values from the server are set only as text, so they can never become markup.
- */
+/** Creates elements. Values from the server are only set as text, so they can never become markup. */
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Creates an element: `h("a.name", { href, onclick }, "text", child)`. */
+/** `h("a.name", { href, onclick }, "text", child)` */
 export function h(tag, props = {}, ...children) {
   const [name, ...classes] = tag.split(".");
   return fill(document.createElement(name), classes, props, children);
@@ -32,10 +30,7 @@ function fill(element, classes, props, children) {
 
 const HANDLERS = ["onclick", "onsubmit", "oninput", "onchange", "onkeydown"];
 
-/**
- * Changes the element `now` to look like `next`. Reuses existing elements, so that they keep their
- * focus, selection and scroll position.
- */
+/** Changes `now` to look like `next`. It reuses elements, so that they keep their focus, selection and scroll position. */
 export function morph(now, next) {
   if (now.nodeType !== next.nodeType || now.nodeName !== next.nodeName) {
     now.replaceWith(next);

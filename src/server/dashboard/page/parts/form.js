@@ -1,7 +1,4 @@
-/**
- * The dialogs of the operations. Each dialog shows the effect of its operation before the operation
- * runs.
- */
+/** The dialogs of the operations. Each shows the effect of the operation before it runs. */
 import { ask } from "./api.js";
 import { h } from "./dom.js";
 import { FORMS } from "./forms.js";
@@ -129,7 +126,7 @@ const FIELDS = {
 
 const fill = (text, words) => text.replaceAll(/\{(\w+)\}/g, (_, name) => words[name]);
 
-/** Returns the body of a request, without empty fields. */
+/** The body of a request, without empty fields. */
 const bodyOf = ({ rate, forMs, reason }) => ({
   ...(rate ? { policy: { rate } } : {}),
   ...(forMs ? { forMs: Number(forMs) } : {}),
@@ -137,10 +134,9 @@ const bodyOf = ({ rate, forMs, reason }) => ({
 });
 
 /**
- * Opens the form of an operation on the target at `path`, with `values` in its fields. The request
- * also contains `body`. `words` fills the placeholders of the texts. `preview` describes the effect
- * of the current values in a sentence. Undo runs the action `inverse`; without `inverse`, Undo
- * reverts the change with the generation in the response.
+ * Opens the form of an operation on the target at `path`, with `values` in its fields. The request also contains `body`.
+ * `words` fill the placeholders of the texts. `preview` returns the effect of the current values as a sentence. Undo runs
+ * the action `inverse`; without one, it undoes the change with this generation.
  */
 export function openForm(name, { path, inverse, body, words, preview, redraw, values = {} }) {
   const { title, fields, confirm, done, danger, action, undoable } = FORMS[name];
@@ -160,7 +156,7 @@ export function openForm(name, { path, inverse, body, words, preview, redraw, va
         await ask(`${path}/${undo}`, { method: "POST", body: undoBody });
         redraw();
       };
-      // Without a generation, undo could revert a newer change by someone else.
+      // Without a generation, undo could undo a newer change by someone else.
       const canUndo = inverse !== undefined || (undoable && generation !== undefined);
       const text = fill(done, { ...given, ...words(answer) });
       toast(text, canUndo ? { label: "Undo", run: takeBack } : undefined);

@@ -1,4 +1,4 @@
-/** Formats numbers and times for people. */
+/** Numbers and times for people to read. */
 const UNITS = [
   ["d", 86_400_000],
   ["h", 3_600_000],
@@ -6,7 +6,7 @@ const UNITS = [
   ["s", 1_000],
 ];
 
-/** Formats ms: `1500` becomes `"1.5 s"`. */
+/** `1500` as `"1.5 s"`. */
 export function duration(ms) {
   if (ms === "forever") return "no end";
   if (ms === undefined) return "unknown";
@@ -38,10 +38,7 @@ export const plural = (many, one, more = `${one}s`) => `${count(many)} ${many ==
 
 const PERIODS = { ms: 0.001, s: 1, min: 60, h: 3_600, d: 86_400 };
 
-/**
- * Returns the lowest rate that all keys share in a policy such as `"600/min + 25 at once; per key
- * 5/s"`.
- */
+/** The lowest rate that all keys share in a policy such as `"600/min + 25 at once; per key 5/s"`. */
 function lowestRate(policy) {
   const [shared = ""] = policy.split(/(?:^|; )(?:per key|in shadow) /);
   const found = [...shared.matchAll(/(?:^|[ ,;])(([\d.]+)\/([\d.]*)(ms|s|min|h|d))\b/g)];
@@ -54,7 +51,7 @@ function lowestRate(policy) {
     .at(0);
 }
 
-/** Returns the cap of a policy in calls per second. Undefined if the policy has no rate. */
+/** Calls per second. Undefined if the policy has no rate. */
 export const capOf = (policy) => lowestRate(policy)?.perSecond;
-/** Returns the rate of a policy as text: `"600/min"`. Undefined if the policy has no rate. */
+/** `"600/min"`. Undefined if the policy has no rate. */
 export const rateOf = (policy) => lowestRate(policy)?.text;

@@ -1,4 +1,4 @@
-/** Parts that several views show. */
+/** What several views show. */
 import { h, svg } from "./dom.js";
 import { ago, count, duration, rate, time } from "./format.js";
 
@@ -15,7 +15,7 @@ export const tile = (label, value, { note = "", isWarning, meter } = {}) =>
 export const button = (label, onclick, props) =>
   h("button", { type: "button", onclick, ...props }, label);
 
-/** Creates a section with a heading, and with `tools` beside the heading. */
+/** A section with a heading, and `tools` beside the heading. */
 export const panel = (title, children, ...tools) =>
   h(
     "section.panel",
@@ -24,7 +24,7 @@ export const panel = (title, children, ...tools) =>
     children,
   );
 
-/** Creates the top of a page: its title, the facts below the title, and buttons. */
+/** The top of a page: its title, facts below it, and buttons. */
 export const pageHead = (title, facts, buttons, ...more) =>
   h(
     "div.head",
@@ -49,14 +49,11 @@ export const searchBox = (label, value, search) =>
     }),
   );
 
-/** Shows how long ago something was, with the exact time as a tooltip. */
+/** How long ago something was. The exact time is shown under the pointer. */
 export const when = (atMs) =>
   h("time", { datetime: new Date(atMs).toISOString(), title: time(atMs) }, ago(atMs));
 
-/**
- * Draws a share from 0 to 1 as a bar, with the share as text beside it. A bucket that reaches its
- * cap works as intended, so its bar is green.
- */
+/** A share from 0 to 1, which stands beside the bar as text too. A bucket at its cap does what it should: it is green. */
 export function bar(part, { isRate = false } = {}) {
   const tone = isRate && part >= 0.95 ? ".at-cap" : "";
   return h(
@@ -66,7 +63,7 @@ export function bar(part, { isRate = false } = {}) {
   );
 }
 
-/** Draws calls per second as a line, and the cap as a dashed line. */
+/** Calls by second as a line, with the cap as a dashed one. */
 export function spark(rates = [], cap) {
   const [width, height] = [120, 28];
   const most = Math.max(cap ?? 0, ...rates, 0.001) * 1.1;
@@ -94,7 +91,7 @@ export function spark(rates = [], cap) {
   );
 }
 
-/** Shows why a bucket starts no calls or fewer calls, the strongest reason first. */
+/** Why a bucket starts no calls or fewer calls, the strongest reason first. */
 export function badges(status) {
   const { pausedForMs, coolingForMs, awayForMs, rateFactor } = status;
   const found = [];
@@ -111,7 +108,7 @@ export function badges(status) {
 export const isOn = (ms) => ms === "forever" || ms > 0;
 export const badge = (tone, text) => h(`span.badge.${tone}`, {}, text);
 
-/** Shows the source of an active value. */
+/** Where a value in force comes from. */
 export function setBy({ source, setBy: by }) {
   if (source === "code") return h("span.muted", {}, "code");
   const who = by === undefined ? "" : ` by ${by.by}`;
@@ -126,7 +123,7 @@ export function setBy({ source, setBy: by }) {
   );
 }
 
-/** Shows the active settings and their sources. `note` replaces the usual label of a source. */
+/** The settings in force and where each comes from. `note` replaces the usual label of a source. */
 export function settingsPanel(title, settings, empty, note = {}) {
   const rows = settings.map(({ name, value, setBy: source, override }) => [
     h("code", {}, name),
@@ -137,9 +134,8 @@ export function settingsPanel(title, settings, empty, note = {}) {
 }
 
 /**
- * Creates a table. A heading that begins with # marks a column of numbers. On a narrow screen, each
- * row becomes a card. Screen readers read `label`. `heading` returns the content of a heading and
- * its `aria-sort`.
+ * A table. A heading that begins with # is for a column of numbers. On a narrow screen, each row becomes a card. Screen
+ * readers read `label`. `heading` returns the content of a heading and its `aria-sort`.
  */
 export function table(label, heads, rows, empty, { kind = "cards", keys = [], heading } = {}) {
   if (rows.length === 0) return h("p.empty", {}, empty);
@@ -167,7 +163,7 @@ export function table(label, heads, rows, empty, { kind = "cards", keys = [], he
 
 export const tablePanel = (title, ...parts) => panel(title, table(title, ...parts));
 
-/** Creates a link to the view at `path`, for example `"queue", "mails"`. */
+/** A link to the view at `path`: `"queue", "mails"`. */
 export const link = (text, ...path) =>
   h("a", { href: `#/${path.map(encodeURIComponent).join("/")}` }, text);
 
@@ -177,7 +173,7 @@ export const countOrDash = (number) => (number === 0 ? nothing() : count(number)
 
 export const nothing = () => h("span.muted.nothing", {}, "–");
 
-/** Creates a link to the list that this page belongs to. */
+/** A link to the list that this page belongs to. */
 export function crumb(href, label) {
   return h(
     "nav.crumb",
@@ -187,10 +183,7 @@ export function crumb(href, label) {
   );
 }
 
-/**
- * Creates page buttons for a list that uses cursors. `go` gets the cursors of all pages up to the
- * page to show.
- */
+/** Buttons for pages that name the next one by a cursor. `go` gets the cursors up to the page to show. */
 export function pager(pages, next, go, [backLabel, nextLabel] = ["Previous", "Next"]) {
   if (pages.length === 0 && next === undefined) return undefined;
   return h(

@@ -1,4 +1,4 @@
-/** Shows a short message after a change, with a button to undo the change. */
+/** A short message after a change, with a button to undo it. */
 import { h } from "./dom.js";
 
 const SHOWN_MS = 12_000;

@@ -1,7 +1,4 @@
-/**
- * Shows one bucket: its rate, waiting calls, limits and changes, with buttons to change the rate
- * and to pause the bucket.
- */
+/** One bucket: its rate, waiting calls, limits and changes, with buttons to change its rate and to pause it. */
 import { ask, bucketPath } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { deploysOf, drawChart, drawWaits, marksOf, PRIORITIES } from "../parts/chart.js";
@@ -32,10 +29,7 @@ const SPANS = [
   ["24 h", 86_400_000],
 ];
 
-/**
- * The default duration of a rate override, because an emergency rate is rarely meant to last. The
- * operator can choose another duration.
- */
+/** A rate in an emergency is rarely meant to last. The operator can choose another end. */
 const ONE_HOUR_MS = 3_600_000;
 
 export function bucketView({ name, redraw, stay, mayAct }) {
@@ -113,7 +107,7 @@ export function bucketView({ name, redraw, stay, mayAct }) {
     },
   };
 
-  /** Creates a chart. A new time range gets a new chart. */
+  /** A new time range gets a new chart. */
   function chart(id) {
     return h("div.chart", { id, "data-keep": true, "data-key": `${name} ${shown.spanMs}` });
   }
@@ -192,7 +186,7 @@ function drain({ now, after }) {
   if (now.waiting === 0) return "No call is waiting now.";
   const those = `The ${plural(now.waiting, "waiting call")}`;
   if (after.goneInMs === "forever") return `${those} will not start until you resume the bucket.`;
-  // Without a rate that all calls share, the start of the waiting calls cannot be predicted.
+  // Unknown without a rate that all calls share.
   if (after.capPerSecond === undefined) return `${those} will start as the limits allow.`;
   const isOther = now.capPerSecond !== undefined && now.goneInMs !== after.goneInMs;
   const before = now.goneInMs === "forever" ? "never" : `within ${duration(now.goneInMs)}`;
@@ -238,7 +232,7 @@ function reasons({ pausedForMs, pausedBy, coolingForMs, awayForMs, waiting, limi
     isOn(pausedForMs) && notice("warn", `Paused${by}. ${until}`),
     isOn(coolingForMs) && notice("warn", cooling),
     isOn(awayForMs) && notice("warn", away),
-    // This is no alarm, because a limit is supposed to make calls wait for their slots.
+    // Not an alarm: calls that wait for a slot are what a limit is for.
     !isHeld &&
       waiting.total > 0 &&
       limitedBy !== undefined &&
@@ -302,10 +296,7 @@ function limits(status) {
   ]);
 }
 
-/**
- * Shows the shadow limits. A shadow limit delays no call; it counts the calls that it would have
- * delayed.
- */
+/** Shadow limits delay no call. They count what they would have done. */
 function shadows(status) {
   const rows = status.shadows.map((shadow) => [
     h("code", {}, shadow.name),

@@ -1,4 +1,4 @@
-/** Shows all buckets: totals, and a table that the server sorts and splits into pages. */
+/** All buckets: totals, and a table that the server sorts and splits into pages. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { count, duration, plural, rate } from "../parts/format.js";
@@ -25,7 +25,7 @@ const HEADS = [
   "Limited by",
   "Set by",
 ];
-/** The columns that can be sorted, with their names on the server. */
+/** The columns that can be sorted, by the names that the server knows. */
 const SORTS = {
   Bucket: "name",
   "Calls per second": "share",

@@ -1,6 +1,4 @@
-/**
- * Shows one endpoint: its state, limits and last attempts, with buttons to disable and enable it.
- */
+/** One endpoint: its state, limits and last attempts, with buttons to disable and enable it. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { openForm } from "../parts/form.js";
@@ -56,10 +54,7 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
     },
   };
 
-  /**
-   * Creates a button that loads the responses. Responses may be private, so the page requests them
-   * only when a user who may act presses this button.
-   */
+  /** Responses may be private. The page requests them only when a user who may act presses the button. */
   function responsesButton() {
     if (!mayAct()) return undefined;
     const toggle = () => {

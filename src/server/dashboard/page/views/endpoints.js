@@ -1,4 +1,4 @@
-/** Shows the endpoints of a webhook sender, with their states and limits. */
+/** The endpoints of a webhook sender, with their states and limits. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { ago, count, duration, plural, time } from "../parts/format.js";
@@ -101,7 +101,7 @@ function row(sender, endpoint) {
   ];
 }
 
-/** The label and the colour of each state on the board. */
+/** How the board shows each state: its label and its colour. */
 const STATES = {
   well: ["healthy", "good"],
   failing: ["failing", "warn"],
@@ -109,7 +109,7 @@ const STATES = {
   disabled: ["disabled", "danger"],
 };
 
-/** Shows the state of an endpoint, with its cause or its duration. */
+/** The state of an endpoint, with its cause or its duration. */
 export function health({ status, disabled }) {
   const { state, leftAloneForMs, failingSinceMs, failures } = status;
   const details = {
@@ -121,7 +121,7 @@ export function health({ status, disabled }) {
   return h("span", {}, badge(tone, label), h("span.muted.small", {}, details[state]?.() ?? ""));
 }
 
-/** Describes the limits that the endpoint sets itself. */
+/** The limits that the endpoint sets itself. */
 function limitsOf({ rate, concurrency }) {
   const limits = [
     typeof rate === "object" ? JSON.stringify(rate) : rate,
@@ -132,7 +132,7 @@ function limitsOf({ rate, concurrency }) {
     : h("code", {}, limits.join(", "));
 }
 
-/** Shows the outcome of a failed attempt, and its time. */
+/** The outcome of a failed attempt, and its time. */
 export function failure({ outcome, status, error, atMs }) {
   return h(
     "span",

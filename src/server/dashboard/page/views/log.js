@@ -1,4 +1,4 @@
-/** Shows the changes of all buckets, queues and endpoints. */
+/** The changes of all buckets, queues and endpoints. */
 import { ask } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";

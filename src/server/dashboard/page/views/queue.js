@@ -1,7 +1,4 @@
-/**
- * Shows one queue: its backlog, dead letters, settings, schedules and changes, with buttons to
- * pause and replay.
- */
+/** One queue: its backlog, dead letters, settings, schedules and changes, with buttons to pause and replay. */
 import { ask } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";
@@ -29,7 +26,7 @@ const SHOWN = 25;
 
 export function queueView({ name, redraw, stay, mayAct }) {
   const path = `api/v1/queues/${encodeURIComponent(name)}`;
-  /** The job data that the user has loaded with "Show data", by dead letter. */
+  /** The data of the dead letters for which the user pressed "Show data". */
   const shown = stay(`queue ${name}`, { data: new Map() });
 
   return {
@@ -114,7 +111,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
         );
   }
 
-  /** Opens a dialog that replays one dead letter by its id, or all dead letters. */
+  /** Replays one dead letter by its id, or all of them. */
   function replay({ id, many }) {
     openForm("queue.replay", {
       path,
@@ -146,10 +143,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
     return table("Dead letters", heads, rows, "No dead letters.", { kind: "cards.letters" });
   }
 
-  /**
-   * Shows the data of a job. Data may be private, so the page requests it only when a user who may
-   * act presses the button.
-   */
+  /** Data may be private. The page requests it only when a user who may act presses the button. */
   function dataOf({ id }) {
     const found = shown.data.get(id);
     if (found !== undefined) return h("pre", { tabindex: 0 }, found);
@@ -169,10 +163,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
 const keyOf = ({ key }) =>
   key === undefined ? nothing() : typeof key === "string" ? key : key.join(" / ");
 
-/**
- * Shows the keys with the most queued jobs. A key is skipped while it is paused or at its own
- * limit.
- */
+/** The keys with the most queued jobs. A key is skipped while it is paused or at its own limit. */
 export function lanesPanel({ lanes, lanesInAll }) {
   const title = "Queued jobs by key";
   const most = Math.max(1, ...lanes.map(({ jobs }) => jobs));

@@ -1,4 +1,4 @@
-/** Shows all queues: their backlogs, delays, workers and dead letters. */
+/** All queues: their backlogs, delays, workers and dead letters. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { count, duration, rate } from "../parts/format.js";
@@ -61,9 +61,7 @@ function row({ name, status, unreachable }) {
   ];
 }
 
-/**
- * Shows the part of the wait that no limit, pause or turn explains. A value above 0 is an alarm.
- */
+/** The part of the wait that no limit, pause or turn explains. Above 0 it is an alarm. */
 function unexplained({ unexplainedMs }) {
   return unexplainedMs === 0 ? nothing() : badge("danger", duration(unexplainedMs));
 }

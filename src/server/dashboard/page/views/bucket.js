@@ -1,4 +1,3 @@
-/** One bucket: its rate, waiting calls, limits and changes, with buttons to change its rate and to pause it. */
 import { ask, bucketPath } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { deploysOf, drawChart, drawWaits, marksOf, PRIORITIES } from "../parts/chart.js";

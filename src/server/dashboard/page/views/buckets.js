@@ -1,4 +1,3 @@
-/** All buckets: totals, and a table that the server sorts and splits into pages. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { count, duration, plural, rate } from "../parts/format.js";
@@ -33,7 +32,6 @@ const SORTS = {
   "Longest wait": "oldest",
 };
 
-/** The value of a bucket, whatever its name is. */
 function ownOf(values, name) {
   return Object.hasOwn(values, name) ? values[name] : undefined;
 }
@@ -56,7 +54,6 @@ export function bucketsView({ redraw, stay }) {
         ask("api/v1/overview", { signal }),
         ask(`api/v1/buckets?${query}`, { signal }),
       ]);
-      // The last page can become empty while it is open.
       if (page.buckets.length === 0 && offset > 0) {
         shown.pages = [];
         return this.load(signal);

@@ -1,4 +1,3 @@
-/** One endpoint: its state, limits and last attempts, with buttons to disable and enable it. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { openForm } from "../parts/form.js";

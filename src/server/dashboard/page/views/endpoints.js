@@ -1,4 +1,3 @@
-/** The endpoints of a webhook sender, with their states and limits. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { ago, count, duration, plural, time } from "../parts/format.js";

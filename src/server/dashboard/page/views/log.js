@@ -1,4 +1,3 @@
-/** The changes of all buckets, queues and endpoints. */
 import { ask } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";

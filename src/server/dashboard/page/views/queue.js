@@ -1,4 +1,3 @@
-/** One queue: its backlog, dead letters, settings, schedules and changes, with buttons to pause and replay. */
 import { ask } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";

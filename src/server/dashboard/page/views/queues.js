@@ -1,4 +1,3 @@
-/** All queues: their backlogs, delays, workers and dead letters. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { count, duration, rate } from "../parts/format.js";

@@ -1,4 +1,3 @@
-/** The workers of all processes, and the processes. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { ago, count, plural } from "../parts/format.js";

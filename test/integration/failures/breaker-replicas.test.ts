@@ -23,7 +23,7 @@ function startReplica(
 }
 
 function isOpen(lines: readonly string[]): boolean {
-  return lines.some((line) => line.includes("is away"));
+  return lines.some((line) => line.includes("is unreachable"));
 }
 
 const OFTEN = { attempts: 1_000, backoff: { baseMs: 1, maxMs: 1 } };

@@ -28,7 +28,7 @@ export interface Facts {
   queuesOf(bucket: string): Promise<readonly string[]>;
 }
 
-const PAGE = 1_000;
+export const PAGE = 1_000;
 const LEAST_AGE_MS = 1_000;
 /**
  * How long a snapshot is kept, as a multiple of the time that it took. Snapshots thus take at most
@@ -46,67 +46,13 @@ const RECENT_MS = 600_000;
 const STEP_MS = 10_000;
 
 export function createFacts(sluice: Sluice): Facts {
-  let looking: Promise<Snapshot> | undefined;
-  let last:
-    | { readonly snapshot: Snapshot; readonly tookMs: number; goodUntilMs: number }
-    | undefined;
-  let counting: Promise<QueuedJobs> | undefined;
-  let counts: QueuedJobs | undefined;
-  let countsUntilMs = 0;
+  const looks = keep(lookAnew);
+  const counts = keep(async () => countQueued(sluice, (await looks.read()).queues));
   const rates = new Map<string, { readonly read: Promise<number[]>; readonly untilMs: number }>();
 
   async function lookAnew(): Promise<Snapshot> {
-    const beganMs = performance.now();
-    const first = await sluice.overview({ limit: PAGE, brief: true });
-    const buckets = [...first.buckets];
-    const unreachable = [...first.unreachable];
-    for (let after = first.next; after !== undefined;) {
-      const page = await sluice.overview({ limit: PAGE, after, brief: true });
-      buckets.push(...page.buckets);
-      unreachable.push(...page.unreachable);
-      after = page.next;
-    }
-    const snapshot = { ...first, buckets, unreachable, atMs: Date.now() };
-    const tookMs = performance.now() - beganMs;
-    const ageMs = Math.max(LEAST_AGE_MS, tookMs * AGE_BY_DURATION);
-    last = { snapshot, tookMs, goodUntilMs: performance.now() + ageMs };
-    return snapshot;
-  }
-
-  function lookOnce(): Promise<Snapshot> {
-    looking ??= lookAnew().finally(() => (looking = undefined));
-    return looking;
-  }
-
-  async function look(): Promise<Snapshot> {
-    if (last === undefined) return lookOnce();
-    const { snapshot, tookMs, goodUntilMs } = last;
-    if (performance.now() < goodUntilMs) return snapshot;
-    const next = lookOnce();
-    if (tookMs < QUICK_MS) return next;
-    // If this read fails again, the next caller gets the error.
-    next.catch(() => (last = undefined));
-    return snapshot;
-  }
-
-  async function countAnew(): Promise<QueuedJobs> {
-    const { queues } = await look();
-    const beganMs = performance.now();
-    const counted = await countQueued(sluice, queues);
-    const nowMs = performance.now();
-    countsUntilMs = nowMs + Math.max(LEAST_AGE_MS, (nowMs - beganMs) * AGE_BY_DURATION);
-    return (counts = counted);
-  }
-
-  async function queued(): Promise<QueuedJobs> {
-    if (counts !== undefined && performance.now() < countsUntilMs) return counts;
-    counting ??= countAnew().finally(() => (counting = undefined));
-    if (counts === undefined) return counting;
-    const before = counts;
-    const whenSlow = new Promise<QueuedJobs>((resolve) => {
-      setTimeout(() => resolve(before), QUICK_MS).unref();
-    });
-    return Promise.race([counting.catch(() => before), whenSlow]);
+    const all = await everyPage((after) => sluice.overview({ limit: PAGE, after, brief: true }));
+    return { ...all, atMs: Date.now() };
   }
 
   async function readRates(name: string): Promise<number[]> {
@@ -142,11 +88,9 @@ export function createFacts(sluice: Sluice): Facts {
   }
 
   return {
-    look,
-    queued,
-    forget() {
-      if (last !== undefined) last.goodUntilMs = -Infinity;
-    },
+    look: looks.read,
+    queued: counts.read,
+    forget: looks.forget,
     async recent(page) {
       const all = page.map(async ({ name }) => [name, await ratesNamed(name)] as const);
       return Object.fromEntries(await Promise.all(all));
@@ -155,8 +99,65 @@ export function createFacts(sluice: Sluice): Facts {
       return Date.now() - atMs > FRESH_MS ? Promise.all(page.map(anew)) : page;
     },
     async queuesOf(bucket) {
-      const { queues } = await look();
+      const { queues } = await looks.read();
       return queues.flatMap((queue) => (queue.bucket === bucket ? [queue.name] : []));
+    },
+  };
+}
+
+/** Reads all pages of an overview. */
+export async function everyPage<Bucket extends BucketBrief>(
+  read: (after: string | undefined) => Promise<Overview<Bucket>>,
+): Promise<Omit<Overview<Bucket>, "next">> {
+  const { next, ...first } = await read(undefined);
+  const buckets = [...first.buckets];
+  const unreachable = [...first.unreachable];
+  for (let after = next; after !== undefined;) {
+    const page = await read(after);
+    buckets.push(...page.buckets);
+    unreachable.push(...page.unreachable);
+    after = page.next;
+  }
+  return { ...first, buckets, unreachable };
+}
+
+/**
+ * Reads facts for all callers. Keeps a result for ten times as long as its read took. If a read is
+ * slow, callers get the last result while it runs.
+ */
+function keep<T>(readAnew: () => Promise<T>): {
+  readonly read: () => Promise<T>;
+  readonly forget: () => void;
+} {
+  let reading: Promise<T> | undefined;
+  let last: { readonly result: T; goodUntilMs: number } | undefined;
+
+  async function readNow(): Promise<T> {
+    const beganMs = performance.now();
+    const result = await readAnew();
+    const nowMs = performance.now();
+    last = {
+      result,
+      goodUntilMs: nowMs + Math.max(LEAST_AGE_MS, (nowMs - beganMs) * AGE_BY_DURATION),
+    };
+    return result;
+  }
+
+  return {
+    async read() {
+      if (last !== undefined && performance.now() < last.goodUntilMs) return last.result;
+      const next = (reading ??= readNow().finally(() => (reading = undefined)));
+      if (last === undefined) return next;
+      const { result } = last;
+      const whenSlow = new Promise<T>((resolve) => {
+        setTimeout(() => resolve(result), QUICK_MS).unref();
+      });
+      // If this read fails late, the next caller gets the error.
+      next.catch(() => (last = undefined));
+      return Promise.race([next, whenSlow]);
+    },
+    forget() {
+      if (last !== undefined) last.goodUntilMs = -Infinity;
     },
   };
 }

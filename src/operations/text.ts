@@ -1,8 +1,11 @@
 /** Formats results for people. */
 import type { Key } from "../core/key-path.ts";
+import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation, WaitsFor } from "../queue/forecast/explain.ts";
-import type { JobEta } from "../queue/forecast/forecast.ts";
-import type { SetBy } from "../throttle/bucket/facts/status.ts";
+import type { Forecast, JobEta, QueuePreview } from "../queue/forecast/forecast.ts";
+import type { BucketOutlook, BucketPreview } from "../throttle/bucket/facts/preview.ts";
+import type { BucketBrief, BucketStatus, SetBy } from "../throttle/bucket/facts/status.ts";
+import type { WaitingJobs } from "./facts.ts";
 
 interface ShownTable {
   readonly heads: readonly string[];
@@ -104,4 +107,185 @@ export function whyText(why: JobExplanation | undefined, eta?: JobEta): string {
   }
   const end = untilMs === undefined || untilMs === Infinity ? "" : `, until ${timeText(untilMs)}`;
   return `${what}${end}`;
+}
+
+export interface AllBuckets extends Pick<Overview, "buckets" | "unreachable" | "replicas"> {
+  /** The waiting jobs of each bucket that has queues. */
+  readonly jobs: Readonly<Record<string, readonly WaitingJobs[]>>;
+}
+
+const HEADS = ["bucket", "cap/s", "actual/s", "waiting", "jobs", "oldest", "limited by", "set by"];
+
+export function showBuckets(all: AllBuckets): Shown {
+  const rows = all.buckets.map((status) => {
+    const jobs = all.jobs[status.name] ?? [];
+    const waiting = jobs.reduce((total, each) => total + each.waiting, 0);
+    return [
+      status.name,
+      perSecond(status.capPerSecond),
+      status.hasCalls ? perSecond(status.actualPerSecond) : "no calls yet",
+      `${status.waiting.total}${waiting === 0 ? "" : `, ${counted(waiting, "job")}`}`,
+      status.waiting.total === 0 ? "-" : duration(status.waiting.oldestMs),
+      status.limitedBy ?? jobs[0]?.why?.limit ?? "-",
+      sourceText(status),
+    ];
+  });
+  return [
+    rows.length === 0 ? "No process has reported a bucket." : { heads: HEADS, rows },
+    counted(all.replicas.length, "replica"),
+    ...lacksOf(all),
+  ];
+}
+
+export function lacksOf({ unreachable }: Pick<Overview, "unreachable">): string[] {
+  return unreachable.map(
+    ({ bucket: name, reason }) => `Not seen: ${name ?? "a server"}: ${reason}`,
+  );
+}
+
+export function showBucket({
+  jobs,
+  ...status
+}: BucketStatus & { readonly jobs: readonly WaitingJobs[] }): Shown {
+  const { limits, waiting, reports, shadows } = status;
+  const cap = status.capPerSecond === undefined ? "-" : `${perSecond(status.capPerSecond)}/s`;
+  const actual = `${perSecond(status.actualPerSecond)}/s over the last 10 s`;
+  const byPriority = Object.entries(waiting.byPriority)
+    .filter(([, count]) => count > 0)
+    .map(([priority, count]) => `${count} ${priority}`);
+  return [
+    ...factLines(
+      [
+        ["policy", `${status.policy} (${setByText(status)})`],
+        ["cap", cap],
+        ["actual", status.hasCalls ? actual : "no calls yet"],
+        ["waiting", [waiting.total, ...byPriority].join(", ")],
+        ["generation", String(status.generation)],
+      ],
+      12,
+    ),
+    ...reasonsOf(status, jobs),
+    ...section(
+      ["limit", "used", "of", "next in"],
+      limits.map(({ name, level, capacity, nextFreeMs }) => [
+        name,
+        String(level),
+        String(capacity),
+        nextFreeMs === undefined ? "unknown" : duration(nextFreeMs),
+      ]),
+    ),
+    ...section(
+      ["in shadow", "calls", "would wait", "longest", "would be refused"],
+      shadows.map((shadow) => [
+        shadow.name,
+        String(shadow.calls),
+        String(shadow.wouldHaveWaited),
+        shadow.wouldHaveWaited === 0 ? "-" : duration(shadow.longestWaitMs),
+        String(shadow.wouldHaveBeenRefused),
+      ]),
+    ),
+    ...section(
+      ["replica", "calls/s", "waiting", "reported"],
+      reports.map((report) => [
+        report.replica,
+        perSecond(report.perSecond),
+        String(report.waiting),
+        `${duration(report.reportedAgoMs)} ago`,
+      ]),
+    ),
+  ];
+}
+
+/** Formats a table with an empty line above it. Returns nothing if the table has no rows. */
+function section(heads: readonly string[], rows: readonly (readonly string[])[]) {
+  return rows.length === 0 ? [] : ["", { heads, rows }];
+}
+
+function sourceText({ source, rulesVersion, setBy }: BucketBrief): string {
+  if (source === "override") return `override by ${setBy?.by ?? "?"}`;
+  return source === "rules" ? `rules, version ${rulesVersion ?? "unknown"}` : "code";
+}
+
+function setByText(status: BucketStatus): string {
+  const { source, setBy } = status;
+  if (source !== "override") return sourceText(status);
+  return setBy === undefined ? "override, it is not known whose" : `override ${byText(setBy)}`;
+}
+
+/** Lists the reasons why calls are delayed, the strongest reason first. */
+export function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): string[] {
+  const { pausedForMs, pausedBy, coolingForMs, awayForMs, rateFactor, waiting, limitedBy } = status;
+  const reasons: string[] = [];
+  if (pausedForMs > 0) {
+    const by = pausedBy === undefined ? "it is not known by whom" : byText(pausedBy);
+    reasons.push(`The bucket is paused for ${duration(pausedForMs)}: ${by}.`);
+  }
+  if (coolingForMs > 0) {
+    reasons.push(`The downstream refused calls: nothing starts for ${duration(coolingForMs)}.`);
+  }
+  if (awayForMs > 0) {
+    reasons.push(`The downstream is unreachable: the next job tries in ${duration(awayForMs)}.`);
+  }
+  if (rateFactor < 1) {
+    reasons.push(`After a refusal, ${Math.round(rateFactor * 100)} % of the rate is in force.`);
+  }
+  if (waiting.total === 0) reasons.push(jobs.length === 0 ? "Nothing waits." : "No call waits.");
+  else if (limitedBy !== undefined && pausedForMs === 0 && coolingForMs === 0) {
+    reasons.push(
+      `${waiting.total} wait for ${limitedBy} (${setByText(status)}), the oldest for ${duration(waiting.oldestMs)}.`,
+    );
+  } else reasons.push(`${waiting.total} wait, the oldest for ${duration(waiting.oldestMs)}.`);
+  for (const { queue, waiting: count, why: reason } of jobs) {
+    const oldest = reason === undefined ? "" : `; the oldest: ${whyText(reason)}`;
+    reasons.push(`${counted(count, "job")} of queue ${queue} wait for it${oldest}.`);
+  }
+  return reasons;
+}
+
+export interface Preview extends BucketPreview {
+  readonly bucket: string;
+  readonly queues: readonly ({ readonly queue: string } & QueuePreview)[];
+}
+
+export interface CodePreview {
+  readonly bucket: string;
+  readonly now: string;
+  readonly after: string;
+}
+
+export function showPreview(shown: Preview | CodePreview): Shown {
+  if (!("queues" in shown)) return `${shown.bucket}: ${shown.now} would become that of the code.`;
+  const { bucket: name, now, after, queues } = shown;
+  const callers = counted(now.waiting, "caller waits", "callers wait");
+  return [
+    `${name}: ${now.policy} would become ${after.policy}.`,
+    ...(now.waiting === 0 ? [] : [`${callers}: ${goneText(now, after)}.`]),
+    ...queues.map((each) => `Queue ${each.queue}: ${queuePreviewText(each)}`),
+    "Nothing was changed.",
+  ];
+}
+
+export function queuePreviewText({ now, after }: QueuePreview): string {
+  const missed = now.missed.length + after.missed.length;
+  const late = `; ${now.missed.length} miss their deadline, then ${after.missed.length}`;
+  const jobs = counted(now.waiting, "job waits", "jobs wait");
+  return `${jobs}: ${goneText(now, after)}${missed === 0 ? "" : late}.`;
+}
+
+type Gone = Pick<BucketOutlook, "goneInMs"> | Pick<Forecast, "goneInMs" | "reason">;
+
+function goneText(now: Gone, after: Gone): string {
+  if (now.goneInMs === undefined && after.goneInMs === undefined) {
+    return `it is not known until when${reasonText(after)}`;
+  }
+  return `gone in ${goneIn(now)} now, in ${goneIn(after)} after the change`;
+}
+
+function goneIn(gone: Gone): string {
+  return gone.goneInMs === undefined ? `unknown time${reasonText(gone)}` : duration(gone.goneInMs);
+}
+
+function reasonText(gone: Gone): string {
+  const reason = "reason" in gone ? gone.reason : undefined;
+  return reason === undefined ? "" : ` (${reason})`;
 }

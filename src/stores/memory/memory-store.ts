@@ -38,8 +38,11 @@ export function createMemoryStore(
   function publish(channel: string, message: string): void {
     const [bucket, key] = textOf(message).split("\n") as [string, string?];
     const [, what, asker] = /^memory:(changes|wake):?(.*)$/s.exec(textOf(channel))!;
-    if (what === "wake") wakes.get(asker!)?.(bucket, "lease", key);
-    else for (const wake of wakes.values()) wake(bucket, "change", key);
+    // Delivers after the script, as Redis does, because a listener may run the same script again.
+    queueMicrotask(() => {
+      if (what === "wake") wakes.get(asker!)?.(bucket, "lease", key);
+      else for (const wake of wakes.values()) wake(bucket, "change", key);
+    });
   }
 
   function send<Input, Output>(script: Script<Input, Output>, input: Input): Output {

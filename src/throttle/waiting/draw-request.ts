@@ -28,13 +28,13 @@ export interface AskedSlots {
  * The maximum number of slot requests in a bucket's first request. The rest come with the next
  * request.
  */
-const FIRST_WISHES = 12;
+const FIRST_SLOT_REQUESTS = 12;
 /** The maximum number of slot requests in any request. */
-const MOST_WISHES = 128;
+const MOST_SLOT_REQUESTS = 128;
 /** The maximum number of lookups in a request. */
 const MOST_LOOKUPS = 12;
 /** The number of groups that one request can always include. */
-export const MOST_ASKED_ABOUT: number = FIRST_WISHES + MOST_LOOKUPS;
+export const MOST_ASKED_ABOUT: number = FIRST_SLOT_REQUESTS + MOST_LOOKUPS;
 
 /**
  * The factor by which the size of the largest recent turn shrinks with each turn, so that an old
@@ -58,7 +58,7 @@ export interface SlotRequestCount {
  * the next request doubles the number.
  */
 export function createSlotRequestCount(): SlotRequestCount {
-  let most = FIRST_WISHES;
+  let most = FIRST_SLOT_REQUESTS;
   /** The number of slots granted in this turn so far. */
   let ofTurn = 0;
   let ofRecentTurns = 0;
@@ -71,12 +71,15 @@ export function createSlotRequestCount(): SlotRequestCount {
       ofTurn += granted;
       ofRecentTurns = Math.max(ofRecentTurns, ofTurn);
       if (granted === wanted) {
-        if (wanted >= most) most = Math.min(MOST_WISHES, most * 2);
+        if (wanted >= most) most = Math.min(MOST_SLOT_REQUESTS, most * 2);
         return;
       }
       if (ofTurn > 0) {
         ofRecentTurns = Math.max(ofTurn, ofRecentTurns * KEPT_OF_TURN);
-        most = Math.min(MOST_WISHES, Math.max(FIRST_WISHES, Math.ceil(ofRecentTurns) + 2));
+        most = Math.min(
+          MOST_SLOT_REQUESTS,
+          Math.max(FIRST_SLOT_REQUESTS, Math.ceil(ofRecentTurns) + 2),
+        );
       }
       ofTurn = 0;
     },

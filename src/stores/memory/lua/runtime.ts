@@ -518,10 +518,6 @@ export function errorReply(message: Value): Table {
   return { ...tableOf([]), $err: message };
 }
 
-export function statusReply(message: Value): Table {
-  return { ...tableOf([]), $ok: message };
-}
-
 export function fail(message: Value): never {
   throw new Error(text(message));
 }
@@ -538,26 +534,6 @@ export function caller(commands: Commands): (name: string, ...operands: Value[])
   };
 }
 
-/** Returns `redis.pcall`, which returns an error as a reply. */
-export function protectedCaller(commands: Commands): (name: string, ...operands: Value[]) => Value {
-  const call = caller(commands);
-  return (...given) => {
-    try {
-      return call(...given);
-    } catch (error) {
-      return errorReply((error as Error).message);
-    }
-  };
-}
-
 export function rep(value: Value, count: number): string {
   return text(value).repeat(Math.max(0, count));
-}
-
-export function lower(value: Value): string {
-  return text(value).toLowerCase();
-}
-
-export function upper(value: Value): string {
-  return text(value).toUpperCase();
 }

@@ -1,5 +1,4 @@
-import type { Limit } from "../../../../core/limits/rule.ts";
-import type { LimitStatus } from "../../../../core/limits/rule.ts";
+import type { Limit, LimitStatus } from "../../../../core/limits/rule.ts";
 import {
   NO_POSITION,
   spacingOf,

@@ -147,20 +147,23 @@ const messages = from((of: QueueName & HookNames<"endpoints">) =>
 
 const lineKeys = hookKeys("line", "line:state");
 
+/** The keys of a sender's endpoints and of their limits. */
+const ENDPOINT_KEYS = [
+  "endpoints",
+  "ids",
+  "versions",
+  "limits",
+  "limits:changed",
+  "limits:version",
+  "tenants",
+] as const;
+
 export const hookScripts = {
   /** Stores an endpoint, unless another process has changed it since it was read. */
   put: shapeScript({
     name: "webhooks/endpoints/endpoints-put",
     bringsJobs: true,
-    keys: hookKeys(
-      "endpoints",
-      "ids",
-      "versions",
-      "limits",
-      "limits:changed",
-      "limits:version",
-      "tenants",
-    ),
+    keys: hookKeys(...ENDPOINT_KEYS),
     args: {
       tenant: text,
       endpoint: text,
@@ -179,21 +182,7 @@ export const hookScripts = {
   /** Removes an endpoint. If its line is long, each call first removes a part of the line. */
   remove: shapeScript({
     name: "webhooks/endpoints/endpoints-remove",
-    keys: hookKeys(
-      "endpoints",
-      "ids",
-      "versions",
-      "limits",
-      "limits:changed",
-      "limits:version",
-      "tenants",
-      "disabled",
-      "health",
-      "log",
-      "failed",
-      "line",
-      "line:state",
-    ),
+    keys: hookKeys(...ENDPOINT_KEYS, "disabled", "health", "log", "failed", "line", "line:state"),
     args: {
       tenant: text,
       endpoint: text,

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { readFile } from "node:fs/promises";
+import { readFile, readdir } from "node:fs/promises";
 import { posix } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
@@ -40,6 +40,12 @@ async function problemOf(page: string, link: string): Promise<string | undefined
   return `${page}: ${link} has no such heading`;
 }
 
+/** The tests that a page names, by path: a file with or without `.test.ts`, a folder, or a start and `*`. */
+function testsNamedIn(text: string): readonly string[] {
+  const paths = text.matchAll(/(?<![\w./-])test\/[\w./*-]*[\w*]/g);
+  return [...paths].map(([path]) => path);
+}
+
 describe("the pages of the package", () => {
   it("are at least the README and all of docs", () => {
     expect(pages).toEqual(
@@ -53,5 +59,32 @@ describe("the pages of the package", () => {
     const problems = await Promise.all(links.map((link) => problemOf(page, link)));
 
     expect(problems.filter((problem) => problem !== undefined)).toEqual([]);
+  });
+});
+
+describe("the pages of the repository", () => {
+  it("name only tests and folders of tests that exist", async () => {
+    const docs = (await readdir("docs", { recursive: true })).filter(
+      (path) => path.endsWith(".md") && !/^(?:node_modules|\.vitepress)\//.test(path),
+    );
+    const heads = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
+    const all = [...heads, ...docs.map((path) => `docs/${path}`)];
+    const tests = (await readdir("test", { recursive: true })).map((path) => `test/${path}`);
+    const exists = (path: string): boolean =>
+      path.endsWith("*")
+        ? tests.some((test) => test.startsWith(path.slice(0, -1)))
+        : tests.includes(path) || tests.includes(`${path}.test.ts`);
+
+    const named = await Promise.all(
+      all.map(async (page) =>
+        testsNamedIn(await readFile(page, "utf8")).map((path) => ({ page, path })),
+      ),
+    );
+
+    expect(named.flat()).toContainEqual({
+      page: "docs/reference/faults.md",
+      path: "test/conformance/draw/histories",
+    });
+    expect(named.flat().filter(({ path }) => !exists(path))).toEqual([]);
   });
 });

@@ -4,8 +4,8 @@ import { translate } from "./lua/translate.ts";
 
 /**
  * Translates the script `lua/<name>.lua` to JavaScript. The build replaces this module with one
- * that contains the translated scripts of `lua/bucket/`. The built package therefore never
- * evaluates text as code.
+ * that contains the translated scripts of `lua/bucket/`. Buckets in memory therefore never
+ * evaluate text as code in the built package.
  */
 export function translatedScript(name: string): MakeScript | undefined {
   // oxlint-disable-next-line no-implied-eval -- the text comes from a file of this repository

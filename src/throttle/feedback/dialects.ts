@@ -188,6 +188,7 @@ export const USUAL_NAMES: readonly string[] = [
   "retry-after-ms",
   "x-ms-retry-after-ms",
   "x-amz-retry-after",
+  "x-amzn-retry-after",
   "x-should-retry",
   ...["x-ratelimit", "x-rate-limit", "ratelimit"].flatMap((family) =>
     ["limit", "remaining", "reset", "reset-after"].map((figure) => `${family}-${figure}`),

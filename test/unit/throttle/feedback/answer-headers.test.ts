@@ -106,6 +106,11 @@ const inHeaders: readonly Row[] = [
 const inSeveral: readonly Row[] = [
   ["AWS's retry time in ms", { "x-amz-retry-after": "700" }, { afterMs: 700, stated: true }],
   [
+    "AWS's retry time in ms, by its other name",
+    { "x-amzn-retry-after": "700" },
+    { afterMs: 700, stated: true },
+  ],
+  [
     "AWS's beside one in seconds",
     { "x-amz-retry-after": "700", "retry-after": "1" },
     { afterMs: 700 },

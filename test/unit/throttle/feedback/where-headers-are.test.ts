@@ -74,6 +74,16 @@ describe("the headers of a response", () => {
     expect(interpret(error, nowMs).answer).toMatchObject({ afterMs: 5_000, stated: true });
   });
 
+  it.each(["x-amz-retry-after", "x-amzn-retry-after"])(
+    "are looked up by the name %s, in ms, if the client cannot list them",
+    (usual) => {
+      const given = { get: (name: string) => (name === usual ? "700" : null) };
+      const error = thrown({ statusCode: 429, rawResponse: { headers: given } });
+
+      expect(interpret(error, nowMs).answer).toMatchObject({ afterMs: 700, stated: true });
+    },
+  );
+
   it("in a result are those of its rawResponse too", () => {
     const result = { data: null, rawResponse: { status: 429, headers } };
 

@@ -210,11 +210,12 @@ export function format(pattern: string, ...values: Value[]): string {
 function partsOf(pattern: string): readonly Part[] {
   const parts: Part[] = [];
   for (const [, plain, zero, width, digits_, letter] of pattern.matchAll(
-    /([^%]+)|%(0?)(\d*)(?:\.(\d+))?([dsfgx%])/g,
+    /([^%]+)|%(0?)(\d*)(?:\.(\d+))?([dsfgx%])|%/g,
   )) {
     if (plain !== undefined || letter === "%") parts.push(plain ?? "%");
+    else if (letter === undefined) throw new Error(`the format ${pattern} is not supported`);
     else {
-      const write = writerOf(letter!, digits_ === undefined ? undefined : Number(digits_));
+      const write = writerOf(letter, digits_ === undefined ? undefined : Number(digits_));
       const [size, filler] = [Number(width), zero === "0" ? "0" : " "];
       parts.push(size === 0 ? write : (value) => write(value).padStart(size, filler));
     }

@@ -196,7 +196,7 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
       case "MemberExpression": {
         const known = libraryOf(node, localOf);
         if (known === "math.huge") return "Infinity";
-        if (known?.startsWith("math.")) return MATH[node.identifier.name]!;
+        if (known?.startsWith("math.")) return mathName(known);
         if (known !== undefined && LIBRARY[known]) return libraryName(known);
         return `${one(node.base)}.$${node.identifier.name}`;
       }
@@ -227,6 +227,12 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
     const literal = literalOf(local);
     if (literal !== undefined) return one(literal);
     return local.js;
+  }
+
+  function mathName(known: string): string {
+    const name = MATH[known.slice("math.".length)];
+    if (name === undefined) throw new Error(`the function ${known} is not supported`);
+    return name;
   }
 
   function libraryName(known: string): string {
@@ -289,7 +295,7 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
         ? node.arguments
         : [node.type === "StringCallExpression" ? node.argument : node.arguments];
     const known = libraryOf(node.base, localOf);
-    if (known?.startsWith("math.")) return `${MATH[known.slice("math.".length)]}(${values(given)})`;
+    if (known?.startsWith("math.")) return `${mathName(known)}(${values(given)})`;
     if (known === "redis.call") {
       const [command, ...operands] = given;
       if (command?.type === "StringLiteral") {

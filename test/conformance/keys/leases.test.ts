@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
 import { concurrency, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
+import type { Policy } from "../../../src/core/policy/policy.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { runScript } from "../../../src/stores/redis/scripts/script.ts";
@@ -126,6 +127,50 @@ describe.each(storeKinds())("a call whose lease was drawn before, in $name,", ({
     expect((await holder!.peek()).statuses[0]!.remaining).toBe(8);
     expect(slotsOf(await waiter!.draw(1))).toHaveLength(1);
   });
+});
+
+describe.each(storeKinds())("under a limit that leaves 0 calls at once, in $name,", ({ open }) => {
+  const none = withCount(0);
+  const askerOf = ({ store }: PinnedStore, given: Policy) =>
+    createAsker(store, { bucket: "b", name: "a", policy: given });
+
+  it("a call waits as in a full bucket, and a try learns that the time is unknown", async () => {
+    const asker = askerOf(open(), none);
+
+    const drawn = await asker.draw(1);
+    const tried = await asker.drawAll([{ wanted: 1, isTry: true }]);
+
+    expect([...slotsOf(drawn), ...slotsOf(tried)]).toEqual([]);
+    expect(drawn.granted[0]).toMatchObject({ notBeforeUs: 0, bindsAt: 1 });
+    expect(tried.granted[0]).toMatchObject({ notBeforeUs: Infinity, bindsAt: 1 });
+  });
+
+  it("a lease that a call holds is renewed, and released", async () => {
+    const pinned = open();
+    const [holder, limited] = [askerOf(pinned, policy), askerOf(pinned, none)];
+    await holder.draw(1);
+    await holder.draw(1);
+    pinned.clock.advanceMs(4_000);
+    const lost = await limited.renew([1, 2]);
+    pinned.clock.advanceMs(4_000);
+    const held = await holder.peek();
+
+    await limited.release([1]);
+
+    expect([lost, held.statuses[0]!.remaining]).toEqual([[], 0]);
+    expect((await holder.peek()).statuses[0]!.remaining).toBe(1);
+  });
+
+  it("no limit below 0 is accepted, to renew or to release", async () => {
+    const wrong = askerOf(open(), withCount(-1));
+
+    await expect(wrong.renew([1])).rejects.toThrow("SLUICE_BAD_ARGUMENT");
+    await expect(wrong.release([1])).rejects.toThrow("SLUICE_BAD_ARGUMENT");
+  });
+
+  function withCount(count: number): Policy {
+    return { ...policy, limits: policy.limits.map((limit) => ({ ...limit, count })) };
+  }
 });
 
 describe.each(storeKinds())("a lease in $name", ({ open }) => {

@@ -99,6 +99,17 @@ describe("a script in Redis that gets an impossible argument", () => {
     await expect(outcome).resolves.toEqual(REFUSED);
   });
 
+  it.each(["a lease renewed", "a lease released"])(
+    "refuses %s under a limit of -1 calls at once",
+    async (what) => {
+      const limits = policy.limits.map((limit) => ({ ...limit, count: -1 }));
+
+      const outcome = outcomeOf({ ...policy, limits }, (asker) => TELLS[what]!(asker, 1));
+
+      await expect(outcome).resolves.toEqual(REFUSED);
+    },
+  );
+
   it("refuses a slot that is given back with a cost below 0", async () => {
     const outcome = outcomeOf(policy, (asker) => asker.giveBack([US], -1));
 

@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import { readFile, readdir } from "node:fs/promises";
 import { posix } from "node:path";
 import { promisify } from "node:util";
@@ -87,4 +88,26 @@ describe("the pages of the repository", () => {
     });
     expect(named.flat().filter(({ path }) => !exists(path))).toEqual([]);
   });
+});
+
+/** Where the site's configuration and its first page lead: `link: /start/install` and the sidebar's `["start/install"]`. */
+const SITE_LINKS = /\blink: "?\/([\w/-]+)|^ {4}\["([\w/-]+)"/gm;
+
+describe("the navigation of the site", () => {
+  it.each([
+    ["docs/.vitepress/config.ts", ["start/install", "guides/jobs/run-jobs", "cheat-sheet"]],
+    ["docs/index.md", ["start/first-call", "guides/jobs/unreachable"]],
+  ])("leads to pages that exist: %s", async (file, some) => {
+    const found = [...(await readFile(file, "utf8")).matchAll(SITE_LINKS)];
+    const links = found.map(([, link, page]) => (link ?? page)!.replace(/\/$/, "/index"));
+
+    const dead = links.map((link) => `docs/${link}.md`).filter((page) => !leadsToPage(page));
+
+    expect(links).toEqual(expect.arrayContaining(some));
+    expect(dead).toEqual([]);
+  });
+
+  function leadsToPage(page: string): boolean {
+    return GENERATED.test(page) || existsSync(page);
+  }
 });

@@ -160,6 +160,22 @@ describe("a service that installs the package", () => {
     expect(stdout).toContain("# EOF");
   });
 
+  it("draws in memory where Node makes no code from strings", async () => {
+    const code = `
+      import { createSluice } from "sluice";
+      const sluice = createSluice({ redis: "memory" });
+      const bucket = sluice.bucket("mails", { rate: "100/s", burst: 9, concurrency: 2 });
+      const slot = await bucket.draw();
+      console.log(slot.hasLease, (await bucket.tryDraw()).allowed);
+      slot.release();
+      await sluice.close();`;
+    const args = ["--disallow-code-generation-from-strings", "--input-type=module", "--eval", code];
+
+    const { stdout } = await run(process.execPath, args, { cwd: consumer.folder });
+
+    expect(stdout).toBe("true true\n");
+  });
+
   it("gets an error that names the package for gRPC, if it is not installed", async () => {
     const code = `
       import { createSluice } from "sluice";

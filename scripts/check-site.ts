@@ -3,13 +3,14 @@
  *
  * Exits with 1 if a page is wider than the window, has no heading, or loads a file that is missing.
  */
-import { readdirSync, statSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { extname, join, sep } from "node:path";
+import { extname, join } from "node:path";
 import process from "node:process";
 import { openBrowser } from "../test/support/server/browser.ts";
+import { siteFile } from "./site-file.ts";
 
 const SITE = join(import.meta.dirname, "../docs/.vitepress/dist");
 const TYPES: Readonly<Record<string, string>> = {
@@ -24,11 +25,10 @@ const MEASURE = `({
 })`;
 
 const server = createServer(async ({ url }, response) => {
-  const file = join(SITE, decodeURIComponent(new URL(url!, "http://site").pathname));
-  const isPage = file.startsWith(SITE + sep) && statSync(file, { throwIfNoEntry: false })?.isFile();
-  response.statusCode = isPage === true ? 200 : 404;
-  response.setHeader("content-type", TYPES[extname(file)] ?? "application/octet-stream");
-  response.end(response.statusCode === 200 ? await readFile(file) : "");
+  const file = siteFile(SITE, url!);
+  response.statusCode = file === undefined ? 404 : 200;
+  response.setHeader("content-type", TYPES[extname(file ?? "")] ?? "application/octet-stream");
+  response.end(file === undefined ? "" : await readFile(file));
 }).listen(0, "127.0.0.1");
 const root = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 const browser = await openBrowser();

@@ -5,7 +5,7 @@
  */
 import * as z from "zod";
 import { MOST_LEVELS } from "../key-path.ts";
-import { layered, LONGEST_MS, PRIORITY, wholeNumber, type Priority } from "./options.ts";
+import { LONGEST_MS, PRIORITY, wholeNumber, type Priority } from "./options.ts";
 
 /** Defaults for the options of `enqueue`. */
 export interface JobDefaults {
@@ -279,10 +279,16 @@ export function completeSettings(given: QueueSettings): QueueSettings {
   }) as QueueSettings;
 }
 
-/** Merges the values of one setting. Objects are merged part by part. Later values override earlier ones. */
+/**
+ * Merges the values of one setting. Objects are merged part by part, at all depths. Later values override earlier ones.
+ */
 function mergeValues(values: readonly unknown[]): unknown {
   const latest = values.findLast((value) => value !== undefined);
-  return typeof latest === "object" ? layered(...(values as (object | undefined)[])) : latest;
+  if (typeof latest !== "object") return latest;
+  const layers = values.filter((value) => typeof value === "object") as Record<string, unknown>[];
+  const names = new Set(layers.flatMap((layer) => Object.keys(layer)));
+  const parts = [...names].map((name) => [name, mergeValues(layers.map((layer) => layer[name]))]);
+  return Object.fromEntries(parts.filter(([, value]) => value !== undefined));
 }
 
 /** The settings that apply if neither the code nor the rules nor an operator set any. */

@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { completeSettings, mergeSettings } from "../../../src/core/input/queue-settings.ts";
 import { withDefaults } from "../../../src/queue/options.ts";
 
 it.each([
@@ -9,4 +10,14 @@ it.each([
   const defaults = { backoff: { baseMs: 50, maxMs: 900 } };
 
   expect(withDefaults(options, defaults)).toMatchObject({ backoff });
+});
+
+it("a rule of one part of the backoff keeps the other parts of the code", () => {
+  const code = { defaults: { attempts: 8, backoff: { baseMs: 50, maxMs: 900 } } };
+  const rules = { defaults: { backoff: { maxMs: 8 } } };
+  const byHand = { defaults: { attempts: 3, backoff: {} } };
+
+  const { defaults } = mergeSettings(completeSettings(code), rules, byHand);
+
+  expect(defaults).toEqual({ attempts: 3, backoff: { baseMs: 50, maxMs: 8 } });
 });

@@ -528,11 +528,28 @@ const undo = operation({
   },
 });
 
-/** Returns the shared limits that a change removes, if it leaves fewer limits than before. */
+/**
+ * Returns the shared limits that a change removes without a replacement. A new limit replaces one
+ * old limit of the same unit, a rate replaces a rate, and a concurrency limit replaces a concurrency
+ * limit. If fewer limits of a unit and kind remain, all old ones that are gone are returned.
+ */
 function droppedBy(before: BucketState, after: BucketState | undefined): string[] {
-  if (after === undefined || after.limits.length >= before.limits.length) return [];
-  const kept = new Set(after.limits.map(({ name }) => name));
-  return before.limits.map(({ name }) => name).filter((name) => !kept.has(name));
+  if (after === undefined) return [];
+  const remaining = sharedBySort(after);
+  return [...sharedBySort(before)].flatMap(([sort, names]) => {
+    const kept = remaining.get(sort) ?? [];
+    return kept.length >= names.length ? [] : names.filter((name) => !kept.includes(name));
+  });
+}
+
+/** Returns the names of the shared limits, by their unit and by whether they are rates. */
+function sharedBySort({ limits }: BucketState): ReadonlyMap<string, readonly string[]> {
+  const sorts = new Map<string, string[]>();
+  for (const { name, unit } of limits) {
+    const sort = `${/^\d+ at once/.test(name) ? "concurrency" : "rate"} of ${unit}`;
+    sorts.set(sort, [...(sorts.get(sort) ?? []), name]);
+  }
+  return sorts;
 }
 
 interface PreviewGiven {

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { promisify } from "node:util";
 import { describe, expect, inject, it } from "vitest";
+import { leakyBucket } from "sluice";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -104,8 +105,22 @@ describe("sluice", () => {
     const first = await sluice("set", "openai", "--rate", "20/s");
     const second = await sluice("set", "openai", "--rate", "10/s");
 
-    expect(first.out).toContain("no longer in force: 100/s, 25 at once.");
+    expect(first.out).toContain("no longer in force: 25 at once.");
     expect(second.out).not.toContain("no longer");
+  });
+
+  it("names a limit of tokens that is removed, also where as many limits remain", async () => {
+    const limits = [leakyBucket("100/s"), leakyBucket("900/min", { unit: "tokens" })];
+    const bucket = sluices.open().bucket("openai", { limits });
+    await bucket.draw();
+    const change = ["set", "openai", "--rate", "20/s", "--concurrency", "5"];
+
+    const { out } = await sluice(...change);
+    await sluice("undo", "openai");
+    const json = await sluice(...change, "--json");
+
+    expect(out).toMatch(/no longer in force: 900\/min tokens\.$/m);
+    expect(JSON.parse(json.out)).toMatchObject({ dropped: ["900/min tokens"] });
   });
 
   it('prints JSON with "forever" for endless times', async () => {

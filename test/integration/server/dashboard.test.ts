@@ -99,6 +99,10 @@ describe("the board", () => {
     await page.getByRole("button", { name: "Change rate" }).click();
 
     expect(await page.getByRole("textbox", { name: /^Rate/ }).inputValue()).toBe("600/min");
+    const effect = page.locator(".preview", { hasText: "calls per second" });
+    expect(await effect.textContent()).toContain(
+      "The new rate replaces all of these: 100/s, 600/min, 3 at once. ",
+    );
   });
 
   it("shows the queued jobs of all queues, and those of each bucket", async () => {

@@ -175,7 +175,7 @@ function rateEffect({ actualPerSecond: actual, limits }, { now, after }) {
     actual > after.capPerSecond
       ? ` Now there are ${rate(actual)} per second, so calls will wait.`
       : "";
-  const shared = limits.filter(({ scope }) => scope === "bucket").map(({ name }) => name);
+  const shared = limits.map(({ name }) => name);
   const removed =
     shared.length > 1 ? ` The new rate replaces all of these: ${shared.join(", ")}.` : "";
   return `${change}${removed} ${drain({ now, after })}${tight}`;

@@ -18,7 +18,8 @@ import {
 import { PROSE_EXTENSIONS, textsIn } from "./prose/texts.ts";
 
 const PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"];
-const EVERYTHING = [
+/** What is checked without arguments. */
+export const EVERYTHING: readonly string[] = [
   ...PAGES,
   ".changeset",
   "docs",
@@ -48,7 +49,8 @@ const GENERATED = /(?:^|\/)docs\/reference\/(?:api|changelog\.md|http\.md|rules-
 /** Files under test/ that hold no tests. */
 const SUPPORT = /(?:^|\/)test\/.*(?<!\.test\.ts)$/;
 
-function filesUnder(path: string): readonly string[] {
+/** Returns the files under a path that are checked. */
+export function filesUnder(path: string): readonly string[] {
   if (!statSync(path).isDirectory()) return [path];
   return readdirSync(path, { withFileTypes: true })
     .filter(({ name }) => name !== "node_modules" && !name.startsWith("."))

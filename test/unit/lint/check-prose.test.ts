@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { checkProse } from "../../../scripts/check-prose.ts";
+import { checkProse, EVERYTHING, filesUnder } from "../../../scripts/check-prose.ts";
 
 const LONG = `${words(41)}.`;
 
@@ -12,6 +12,30 @@ function words(count: number): string {
 function findingsIn(path: string, source: string): readonly string[] {
   return checkProse(path, source).map(({ line, rule }) => `${line} ${rule}`);
 }
+
+describe("the check of all files", () => {
+  const visited = EVERYTHING.flatMap(filesUnder);
+
+  it.each([
+    /^README\.md$/,
+    /^skills\/.*\.md$/,
+    /^ops\/.*\.md$/,
+    /^src\/.*\.ts$/,
+    /^lua\/.*\.lua$/,
+    /^test\/unit\/lint\/check-prose\.test\.ts$/,
+    /^test\/integration\/.*\.test\.ts$/,
+  ])("visits %s", (pattern) => {
+    expect(visited.filter((path) => pattern.test(path))).not.toEqual([]);
+  });
+
+  it("visits changesets, of which a release leaves none", () => {
+    expect(EVERYTHING).toContain(".changeset");
+  });
+
+  it("visits no code that tests share", () => {
+    expect(visited.filter((path) => path.startsWith("test/support/"))).toEqual([]);
+  });
+});
 
 describe("Markdown", () => {
   it("accepts plain sentences, code and tables", () => {

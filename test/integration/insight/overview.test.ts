@@ -33,6 +33,7 @@ describe("the overview", () => {
     expect(own!.reports.map(({ replica }) => replica)).toEqual([
       replicas.find(({ replica }) => replica === own!.reports[0]!.replica)!.replica,
     ]);
+    expect(own!.toldBy).toEqual(own!.reports);
   });
 
   it("counts the calls of all processes", async () => {

@@ -170,6 +170,19 @@ describe("/api/v1/endpoints", () => {
     expect((await ask(`${scoped.url}/api/v1/endpoints`, { token })).json).toEqual({ senders: [] });
   });
 
+  it("removes no endpoint for a token of another queue", async () => {
+    await hooks.endpoints.put({ ...REF, url: "https://example.com/" });
+    const token = "for-another-queue";
+    const scoped = await servers.open(sluices.open(), {
+      tokens: [{ token, role: "act", queues: ["other"] }],
+    });
+
+    const { status } = await ask(`${scoped.url}${ONE}/remove`, { token, method: "POST" });
+
+    expect(status).toBe(403);
+    expect(await hooks.endpoints.get(REF)).toMatchObject(REF);
+  });
+
   it("has each of its routes asked by these tests", () => {
     const own = routesOf(server).filter((route) => route.includes("/api/v1/endpoints"));
 

@@ -44,6 +44,14 @@ describe("the table of operations", () => {
     },
   );
 
+  it("lets callers who may only view send no POST but previews", () => {
+    const posted = OPERATIONS.filter(
+      ({ needs, http }) => needs === "view" && !http.path.startsWith("GET "),
+    );
+
+    expect(posted.map(({ name }) => name)).toEqual(["bucket.preview", "queue.preview"]);
+  });
+
   it("is fully reachable over HTTP, on the command line and as MCP tools", async () => {
     const opened = door();
     const server = await createServer(opened.sluice, {

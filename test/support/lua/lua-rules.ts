@@ -6,9 +6,8 @@ import { translate } from "../../../src/stores/memory/lua/translate.ts";
 import { createMemoryRedis } from "../../../src/stores/memory/redis/memory-redis.ts";
 import { readLua } from "../../../src/stores/redis/scripts/script.ts";
 
-const { get, tableOf } = runtime;
+const { tableOf } = runtime;
 type Fields = Record<`$${string}`, unknown>;
-type LuaFunction = (...given: readonly unknown[]) => number;
 
 /** What Redis keeps of a limit: three numbers, and the keys of its parts. */
 export interface LuaState {
@@ -28,9 +27,12 @@ export interface LuaRule {
   excess(limit: Limit, state: LuaState, atUs: number, cost: number): number;
 }
 
-const SOURCE = `${readLua("lib/limits/registry")}\nreturn RULES`;
+/** Calls one function of one rule: the two are named by ARGV, and KEYS has what the function takes. */
+const SOURCE = `${readLua("lib/limits/registry")}
+local call = RULES[ARGV[1]][ARGV[2]]
+return call and call(unpack(KEYS))`;
 // oxlint-disable-next-line no-implied-eval -- the text is the translation of a file of the repository
-const makeRules = new Function(`return ${translate(SOURCE)}`)() as MakeScript;
+const makeCall = new Function(`return ${translate(SOURCE)}`)() as MakeScript;
 
 export function luaRule(kind: string): LuaRule {
   const { commands } = createMemoryRedis({
@@ -38,9 +40,14 @@ export function luaRule(kind: string): LuaRule {
     expiryUs: () => 0,
     publish: () => undefined,
   });
-  const rules = makeRules(runtime)(tableOf([]), tableOf([]), commands) as runtime.Table;
-  const rule = get(rules, ruleOf(kind).code) as unknown as Record<string, LuaFunction>;
+  const script = makeCall(runtime);
   let states = 0;
+
+  function call(name: string, ...given: unknown[]): number {
+    const args = tableOf([ruleOf(kind).code, name]);
+    const values = script(tableOf(given as runtime.Value[]), args, commands);
+    return (Array.isArray(values) ? values[0] : values) as number;
+  }
 
   function under(limit: Limit, state: LuaState): Fields {
     if (state.limit !== limit) Object.assign(state.table, numbersOf(limit));
@@ -55,18 +62,18 @@ export function luaRule(kind: string): LuaRule {
       return { table: { ...tableOf([]), $a: 0, $b: 0, $c: 0, $keys: keys }, limit: undefined };
     },
     earliest: (limit, state, atUs, cost, nowUs) =>
-      rule["$earliest"]!(under(limit, state), atUs, cost, drawerAt(nowUs)),
+      call("earliest", under(limit, state), atUs, cost, drawerAt(nowUs)),
     commit(limit, state, atUs, cost, nowUs) {
-      rule["$commit"]!(under(limit, state), atUs, cost, drawerAt(nowUs));
+      call("commit", under(limit, state), atUs, cost, drawerAt(nowUs));
     },
     adapt(from, to, state, nowUs) {
       const before = under(from, state);
       const after = { ...before, ...numbersOf(to) };
-      rule["$adapt"]?.(before, after, nowUs);
+      call("adapt", before, after, nowUs);
       state.table = after;
       state.limit = to;
     },
-    excess: (limit, state, atUs, cost) => rule["$excess"]!(under(limit, state), atUs, cost),
+    excess: (limit, state, atUs, cost) => call("excess", under(limit, state), atUs, cost),
   };
 }
 

@@ -220,8 +220,8 @@ export class LineFullError extends SluiceError<LineFullError> {
 }
 
 /**
- * The abort reason of a slot's signal when the slot's lease could not be renewed. A throttled call rejects with this
- * error. Another call may run at the same time.
+ * The abort reason of a slot's signal when the slot's lease could not be renewed. A throttled call then rejects with
+ * this error. Its concurrency limit may no longer count the call, so another call may run at the same time.
  */
 export class LeaseLostError extends SluiceError<LeaseLostError> {
   override readonly name = "LeaseLostError";

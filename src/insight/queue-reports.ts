@@ -7,7 +7,7 @@ export interface QueueReports {
    * workers.
    */
   take(nowMs: number, isLast?: boolean): QueueReport;
-  /** Marks everything as unreported, because a report was lost. */
+  /** Marks all queues and workers as unreported, because a report was lost. */
   reportAgain(): void;
   /** True if the process has workers. Their state can change without an event. */
   readonly hasWorkers: boolean;

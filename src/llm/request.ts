@@ -146,7 +146,8 @@ interface Sent {
 }
 
 /**
- * Returns the path if the first argument of `fetch` is a URL. Returns undefined if it is a prompt.
+ * Returns the path of the URL that is the first argument of a `fetch` call. Returns undefined for
+ * an argument that is not a URL, such as a prompt.
  */
 function urlOf(first: unknown): string | undefined {
   const address = isRequest(first) ? first.url : first instanceof URL ? first.href : first;

@@ -216,8 +216,8 @@ type CallTermsInput = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text
 export function callTermsOf(given: CallTermsInput): CallTerms {
   const { shared, scopeLimits, costs, shadowCosts, whose, text } = given;
   const limits = [...shared, ...scopeLimits.flat()];
-  // The shared limits space the slots. If there are none, the limits of the widest key level do. Limits of narrower
-  // levels only delay calls.
+  // The shared limits set the interval between slots. Without shared limits, the limits of the widest key level set it.
+  // Limits of narrower levels only delay single calls.
   const spacing = shared.length > 0 ? shared : (scopeLimits[0] ?? []);
   const isSpaced = spacing.some(({ kind }) => ruleOf(kind).doesSpace === true);
   return {

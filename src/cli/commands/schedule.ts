@@ -34,7 +34,7 @@ interface PreviewGiven {
 
 interface SchedulePreview {
   readonly cron: string;
-  /** The cron expression after names and `H` were replaced. */
+  /** The cron expression in numbers: names such as `MON`, and the hash `H`, are replaced. */
   readonly readAs: string;
   readonly timeZone: string;
   readonly nextRunsAtMs: readonly number[];

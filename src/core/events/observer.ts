@@ -25,7 +25,7 @@ export interface Observer {
   series<Of extends CountedMetric>(metric: Of, ...labels: LabelValues<Of>): Series;
 }
 
-/** The facts about a finished wait. */
+/** A finished wait of a call or job, as it is traced. */
 interface WaitFacts {
   readonly bucket: string;
   readonly priority: Priority;

@@ -272,7 +272,10 @@ export function layered<Options extends object>(
   return Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Options;
 }
 
-/** Returns a suggestion for an unknown option: the closest option, or the option that replaces it here. */
+/**
+ * Returns advice about an unknown option. For an option of another library, this is the equivalent option here. For any
+ * other name, it is the closest known option.
+ */
 export function likelyOptions(name: string, known: readonly string[]): string {
   const hint = hintForOther(name, known);
   if (hint !== undefined) return hint;

@@ -305,7 +305,7 @@ const MOST_TIMERS = 100;
  * This takes at most four commands a second, and one every four seconds while jobs wait for their turn anyway.
  */
 export function createWakeWatch(look: (id: string) => Promise<WakeResult>): WakeWatch {
-  /** The watched job, and the latest job that was enqueued since then. */
+  /** The ids of the watched job, and of the latest job that was stored during this watch. */
   let watched: string | undefined;
   let latest: string | undefined;
   let lookMs = FIRST_LOOK_MS;

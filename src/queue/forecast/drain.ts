@@ -7,7 +7,7 @@ export interface LaneGroup {
   readonly mostPerMs: number;
 }
 
-/** The pending jobs of one key, as an amount of calls that drains continuously. */
+/** The pending jobs of one key, counted in calls. The forecast lets this number fall continuously, not call by call. */
 export interface LaneLoad {
   /** The group of the key's parent. Undefined for a key with a single name. */
   readonly within?: LaneGroup | undefined;

@@ -109,7 +109,10 @@ export interface OldestDue {
   readonly why: JobExplanation | undefined;
 }
 
-/** Processes report their calls to Redis with a delay of up to this time, so shorter waits cannot be explained. */
+/**
+ * Processes report their calls to Redis with a delay of up to this time, so an unexplained wait of this length is
+ * ignored.
+ */
 const HEARD_MS = 15_000;
 /** How far back in time a bucket knows how many calls it started. */
 const KNOWN_MS = 86_000_000;

@@ -86,7 +86,7 @@ function otherBefore(): HttpProblem {
   );
 }
 
-/** Adds the options that store the jobs of a repeated request only once. */
+/** Adds a `dedupeId` to the options, so that a repeated request does not store its jobs again. */
 export function withOnce(
   once: Once | undefined,
   options: EnqueueOptions,

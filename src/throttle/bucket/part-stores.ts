@@ -64,8 +64,8 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
   }
 
   /**
-   * Changes all parts. Rejects after all requests have ended if one of them failed. The first part has the bucket's
-   * generation.
+   * Changes the whole bucket, which means each of its parts. Only the first part checks `generation`. If another part
+   * fails, rejects after the requests to all parts have ended.
    */
   async function steerAll({ generation, ...request }: SteerRequest): Promise<Steered> {
     const [first = "", ...others] = storeNames;

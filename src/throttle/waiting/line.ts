@@ -108,8 +108,8 @@ interface Queue extends Lanes {
 
 /**
  * Creates a line with a doubly linked list for each priority, so that push, shift and remove take
- * constant time. First names take turns. Each turn of a first name goes to one of its lanes, which
- * also take turns.
+ * constant time. The first names of the callers' keys take turns, such as `acme` of `["acme",
+ * "endpoint-7"]`. Lanes with the same first name share its turns.
  */
 export function createLine<W extends Waiter>(): Line<W> {
   const queues = new Map<Priority, Queue>(

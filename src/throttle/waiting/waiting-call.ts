@@ -199,8 +199,9 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
 const APART_MS = 1;
 const MOST_APART_MS = 200;
 /**
- * Limits for slow buckets. If one call takes longer than {@link APART_MS} at the bucket's rate,
- * that longer time is the distance between calls. A call is then delayed by at most two such steps.
+ * The maximum delay of one call in a slow bucket: in steps, and in ms. A bucket is slow if its
+ * shared rate allows at most one call per {@link MOST_APART_MS}. A step is then the time of one
+ * call at this rate.
  */
 const MOST_APART_STEPS = 2;
 const LONGEST_APART_MS = 1_000;
@@ -208,8 +209,8 @@ const LONGEST_APART_MS = 1_000;
 /**
  * Returns a function that computes a call's position in the queue of all replicas: its arrival
  * time. Calls that arrive together get slightly later times, one after the other. Otherwise a
- * process that adds hundreds of calls at once would be served as one block. At a slow rate, the
- * distance is `stepMs`, the time of one call under the limits that all keys share. Processes with
+ * process that adds hundreds of calls at once would be served as one block. At a slow rate, they
+ * are `stepMs` apart, the time of one call under the limits that all keys share. Processes with
  * several calls then take turns.
  */
 export function createArrivals(): (rank: number, nowMs: number, stepMs: number) => number {

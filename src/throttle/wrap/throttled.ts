@@ -469,7 +469,7 @@ async function untilAborted(signal: AbortSignal, run: () => unknown): Promise<un
 
 /** A running call that occupies a place in a bucket or in concurrency slots until it ends. */
 interface HeldCall {
-  /** The limiter that the place belongs to: the name of a bucket, or the concurrency slots of a function. */
+  /** The limiter in which the call occupies a place: the name of a bucket, or the concurrency slots of a function. */
   readonly of: unknown;
   /** The name of the running function. */
   readonly name: string;
@@ -490,14 +490,16 @@ const PATIENCE_MS = 10_000;
 
 const inside = new AsyncLocalStorage<HeldCall>();
 /**
- * The number of running calls that occupy places. Async storage slows down each promise of a process, so it is on only
- * if this is above 0.
+ * The number of running calls that occupy a place in a limiter. Async storage slows down each promise of a process, so
+ * it is on only if this is above 0.
  */
 let running = 0;
 /** The limiters that were already warned about, by logger. */
 const warned = new WeakMap<Logger, Set<unknown>>();
 
-/** Runs a call that occupies a place. Calls that are made inside it can then be recognized as inner calls. */
+/**
+ * Runs a call that occupies a place in a limiter. Calls that are made inside it can then be recognized as inner calls.
+ */
 async function runHeld<Result>(
   of: unknown,
   name: string,
@@ -515,8 +517,8 @@ async function runHeld<Result>(
 }
 
 /**
- * Waits for a place. Logs a warning after ten seconds if the call was made inside another call that occupies a place of
- * the same limiter.
+ * Waits for a place in a limiter. Logs a warning after ten seconds if the call was made inside another call that
+ * occupies a place of the same limiter.
  */
 export function waitInside<Place>(wait: WaitInside, waiting: Promise<Place>): Promise<Place> {
   const outer = running === 0 ? undefined : holderOf(wait.of);

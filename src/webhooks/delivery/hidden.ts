@@ -157,8 +157,8 @@ function plain(view: View): View {
 }
 
 /**
- * Replaces each match of the pattern with one character or none. Returns the same view if nothing
- * matches.
+ * Replaces each match in the view's text with what `read` returns: one character, or `""` to remove
+ * the match. Returns the view itself if nothing matches.
  */
 function rewritten(view: View, pattern: RegExp, read: (match: RegExpExecArray) => string): View {
   const starts: number[] = [];

@@ -211,7 +211,7 @@ export interface ChangeStore {
   changes(page: ChangesPage & { readonly bucket: string }): Promise<readonly KeptBucketChange[]>;
   changes(page: ChangesPage & { readonly queue: string }): Promise<readonly KeptQueueChange[]>;
   changes(page: ChangesPage): Promise<readonly KeptChange[]>;
-  /** Removes all changes that name a tenant of a webhook sender from the log. */
+  /** Removes from the log all changes that name a tenant of a webhook sender. */
   forgetTenant(of: TenantOfSender): Promise<void>;
   /** Returns the queue settings that operators set. Works in processes without a connection of the queue. */
   settingsByHand(queue: string): Promise<SettingsByHand>;
@@ -278,7 +278,7 @@ export function namesTenant(
 /** The most characters of a text that the log stores. */
 export const MOST_OF_TEXT = 200;
 
-/** Converts a filter to the facts that the log stores. Returns undefined for an empty filter. */
+/** Converts a filter of jobs to the form that the change log stores. Returns undefined for an empty filter. */
 export function filterFacts(filter: Readonly<Record<string, unknown>>): ChangeFacts | undefined {
   const given = Object.entries(filter).filter(([, value]) => value !== undefined);
   if (given.length === 0) return undefined;
@@ -347,8 +347,9 @@ export interface BucketChange {
   readonly bucket: string;
   readonly queue?: undefined;
   /**
-   * `"undo"` undoes another change. `"expire"` is the end of a temporary policy. `"rules"` is a change by a rules file,
-   * which is also recorded if an override takes precedence. `by` is then `"rules"`, and `reason` names the file.
+   * `"undo"` undoes another change. `"expire"` is the end of a temporary policy. `"rules"` is a change by a rules file:
+   * `by` is `"rules"`, and `reason` names the file. The log lists such a change even if an operator's override takes
+   * precedence.
    */
   readonly action: BucketAction;
   /** The part of the bucket that was changed. For an `"undo"`, it is the part that the undone change affected. */

@@ -18,7 +18,7 @@ export interface MetricProducer {
 /** A `CollectionResult` of `@opentelemetry/sdk-metrics`. */
 interface CollectedMetrics {
   readonly resourceMetrics: {
-    /** Empty. The reader replaces it with its own resource. */
+    /** Empty, because OpenTelemetry's metric reader replaces it with its own resource. */
     readonly resource: EmptyResource;
     readonly scopeMetrics: ScopeMetrics[];
   };

@@ -1,5 +1,5 @@
 /**
- * Opens the handler that was passed to a worker: a function, one function for each job name, or a file.
+ * Prepares the handler that was passed to a worker: a function, one function for each job name, or a file.
  *
  * A handler in a file runs in a child process of BullMQ's pool. The main file of that process is BullMQ's, and imports
  * our `sandbox-child.ts`. BullMQ exports `ChildPool` and the commands, but not that main file; no upstream issue known;
@@ -54,7 +54,7 @@ interface SandboxOptions {
 }
 
 /**
- * Opens a worker's handler.
+ * Prepares a worker's handler. For a handler in a file, starts its child processes.
  *
  * @throws {@link InvalidOptionError} when `given` is not a function, an object with functions by name, or an existing
  * file.
@@ -69,7 +69,10 @@ export function openHandler<Data, Result>(
   return openSandbox(readFile(given), options);
 }
 
-/** Opens a handler that is the default export of a file. The child processes are reused from job to job. */
+/**
+ * Starts child processes for a handler that is the default export of a file. Each process runs many jobs, one at a
+ * time.
+ */
 function openSandbox<Data, Result>(
   file: string,
   { processes, logger, failOnResponse }: SandboxOptions,

@@ -31,8 +31,8 @@ export interface JobReturns<Data> {
     how: { readonly error: UncountedFailure; readonly pass: Pass },
   ): Promise<never>;
   /**
-   * Puts the job back into its old position in the queue. If the job is a cancelled run, its schedule continues with
-   * the next run.
+   * Puts the job back into its old position in the queue. A cancelled run of a schedule is not put back: it counts as
+   * missed, and the schedule plans its next run.
    */
   giveBack(bullJob: Stored<Data>, context: OwnedJobContext, run?: RunName): Promise<never>;
   /**

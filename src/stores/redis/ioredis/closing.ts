@@ -133,8 +133,8 @@ function trackUnanswered(client: Client) {
     else if (sent !== toResend) forgotten = sent;
     wasReady = false;
   });
-  // These commands are rejected only now. Before, ioredis would take a rejection for a server's
-  // reply, and drop the connection.
+  // Rejects these commands only when the client connects again. ioredis would take an earlier
+  // rejection for a server's reply, and drop the connection.
   client.on("connecting", () => {
     for (const command of takeAll(forgotten)) {
       if (isHandshake(client, command)) tracked.delete(command);

@@ -99,8 +99,8 @@ export const runScripts = {
       /** The fields of the schedule: those of BullMQ, and those that Sluice adds. */
       fields: json<Readonly<Record<string, string | number>>>(),
       /**
-       * The next time of the cron expression, in ms since 1970. The caller computes it after an
-       * earlier reply has asked for it.
+       * The next time of the cron expression, in ms since 1970. The caller passes this time in a
+       * second request, because it computes the time from the first reply.
        */
       cronMs: optional(int, 0),
     },

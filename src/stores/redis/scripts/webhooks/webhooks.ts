@@ -168,7 +168,10 @@ export const hookScripts = {
       tenant: text,
       endpoint: text,
       record: text,
-      /** The record that the caller has read. Undefined for a new endpoint. */
+      /**
+       * The endpoint's stored record, as the caller last read it. If the record has changed since,
+       * nothing is stored. Undefined for a new endpoint.
+       */
       before: optional(text),
       /** The maximum number of endpoints per tenant. */
       most: int,

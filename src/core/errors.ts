@@ -40,8 +40,8 @@ export type ErrorCode =
 export type FactsOf<Self> = Omit<Self, keyof SluiceError>;
 
 /**
- * The base class of all errors of this package. Callers compare `code`, never `message`. A subclass declares only the
- * fields that describe its facts.
+ * The base class of all errors of this package. Callers compare `code`, never `message`. A subclass declares only its
+ * own fields.
  */
 export abstract class SluiceError<Self = object> extends Error {
   abstract readonly code: ErrorCode;
@@ -51,7 +51,10 @@ export abstract class SluiceError<Self = object> extends Error {
     Object.assign(this, facts);
   }
 
-  /** Returns the error as JSON: its name, code, message and facts. A time without an end is `"forever"`. */
+  /**
+   * Returns the error as JSON: its name, code, message and the fields of its class. A time without an end is
+   * `"forever"`.
+   */
   toJSON(): Record<string, unknown> {
     const { name, code, message } = this;
     const facts = Object.entries(this).map(([fact, value]) => [fact, factInJson(fact, value)]);
@@ -89,7 +92,7 @@ export class InvalidOptionError extends SluiceError<InvalidOptionError> {
   }
 }
 
-/** The parts from which each InvalidOptionError was created. */
+/** The constructor argument of each InvalidOptionError. It has the advice separate from the message. */
 const problems = new WeakMap<
   InvalidOptionError,
   ConstructorParameters<typeof InvalidOptionError>[0]

@@ -114,7 +114,7 @@ export interface SlotRequest {
   /** The priority as a number. 0 is the most urgent. */
   readonly rank: number;
   /**
-   * True if one of these calls has a deadline. The reply then contains the facts about their key, even if another limit
+   * True if one of these calls has a deadline. The reply then says when their key has room, even if a shared limit
    * delays them.
    */
   readonly isBounded: boolean;
@@ -421,7 +421,7 @@ export interface Peeked {
   readonly factor: number;
   /** The time when the full rate is allowed again. 0 if the rate was not cut. */
   readonly wholeAtUs: number;
-  /** The least distance between calls until `gapUntilUs`. */
+  /** The minimum time between two calls until `gapUntilUs`. */
   readonly gapUs: number;
   readonly gapUntilUs: number;
   readonly statuses: readonly LimitStatus[];

@@ -116,8 +116,8 @@ export function createReporter(parts: ReporterParts): Reporter {
     known.set(name, reported);
     addWaited(reported, nowMs);
     const hasEnded = sum(here.waiting) === 0 && startedIn10s === 0;
-    // The waiting time is reported only once per step, because it costs as much as the rest of the
-    // report.
+    // The waiting time is reported only once per step, because it costs as much as all other fields
+    // of the report.
     const isStepOver = nowMs - reported.waitedSinceMs >= AT_REST_MS - SLACK_MS;
     const waited = hasEnded || isStepOver ? takeWaited(reported, nowMs) : undefined;
     reported.state = text;
@@ -143,7 +143,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     await send({ replica, about, isLast: false, buckets, ...queueReport });
   }
 
-  /** Reports the remaining calls, and resets everything else to zero. */
+  /** Reports the remaining calls, and reports all other numbers of this process as zero. */
   async function reportLast(): Promise<void> {
     const state: BucketActivity = {
       waiting: [],
@@ -172,7 +172,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     try {
       const { over, isNew } = await insight.report(replicaReport);
       hasFailed = false;
-      // Repeats everything if the store has lost its data and needs a full report.
+      // Makes the next report complete if the store has lost its data.
       if (isNew && hasReported) {
         reportAgain(known.keys());
         ofQueues.reportAgain();
@@ -220,8 +220,8 @@ export function createReporter(parts: ReporterParts): Reporter {
 
   /** Returns the time until the next check if nothing happens before, in ms. */
   function nextInMs(): number {
-    // A failed report is retried later: everything has to be reported again, but if Redis rejected
-    // one report, it will probably reject the next one too.
+    // A failed report is not repeated soon: if Redis rejected one report, it will probably reject
+    // the next one too.
     if (hasFailed) return AT_REST_MS;
     const isBusy = [...known.values()].some(({ recent }) => recent.count() > 0);
     // Workers are checked each second, because reading them costs almost nothing and only changes

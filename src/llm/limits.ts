@@ -36,8 +36,7 @@ export type LimitsGiven = {
 } & { readonly [Option in keyof typeof DAYS]?: number | undefined };
 
 /**
- * Facts that are needed to create limits for a provider: the part that stays unused, and the
- * provider's time zone.
+ * How limits are created for a provider: the part that stays unused, and the provider's time zone.
  */
 export interface LimitsStyle {
   readonly where: string;

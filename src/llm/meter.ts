@@ -57,7 +57,7 @@ export interface MeterOptions {
 export interface Meter {
   readonly cost: CostOfCall;
   readonly settle: SettleOfCall;
-  /** Returns the cost of a request without any learned facts about its model. */
+  /** Returns the cost of a request without the ratios that were learned about its model. */
   readonly estimate: (body: unknown) => Cost | undefined;
 }
 

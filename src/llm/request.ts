@@ -81,7 +81,7 @@ const SETTINGS = [
 const NO_OUTPUT = /embed|moderation|rerank|whisper|\btts\b|dall-e/i;
 const LONGEST_MODEL = 200;
 
-/** The facts that the arguments of a call reveal. */
+/** What the arguments of a call reveal about its request. */
 export interface ReadCall {
   /** The request to a model. Undefined if the arguments contain none. */
   readonly asked: Asked | undefined;

@@ -97,7 +97,10 @@ function endpointText({ queue, endpoint }: QueueChange): string {
   return endpoint === undefined ? queue : `${queue}: ${endpoint.tenant}/${endpoint.id ?? "*"}`;
 }
 
-/** Formats the effect of a change of a queue or an endpoint: the facts that differ. */
+/**
+ * Formats the effect of a change of a queue or an endpoint: the values that differ before and after
+ * the change.
+ */
 function factsText(change: QueueChange): string {
   const { key, filter, jobs, before, after, forMs, failed, undoneBy } = change;
   const names = Object.keys({ ...before, ...after });

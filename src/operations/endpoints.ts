@@ -418,8 +418,9 @@ async function statusOf(sender: FoundWebhooks, ref: Ref, withPath: boolean) {
 }
 
 /**
- * Returns the facts that operators may see of an endpoint. The path is shown only with `withPath`,
- * because it may be a secret. The query is never shown, because it may contain a token.
+ * Returns the settings and the state of an endpoint that operators may see. The path is shown only
+ * with `withPath`, because it may be a secret. The query is never shown, because it may contain a
+ * token.
  */
 function factsOf(found: Endpoint, withPath: boolean) {
   const { tenant, id, types, rate, concurrency, ordered, description, headers, secrets } = found;

@@ -1,4 +1,6 @@
-/** Reads the facts of many buckets and queues. Concurrent requests share one snapshot. */
+/**
+ * Reads the state of many buckets and queues for operators. Concurrent requests share one snapshot.
+ */
 import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation } from "../queue/forecast/explain.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
@@ -14,7 +16,7 @@ interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {
 type QueuedJobs = ReadonlyMap<string, number>;
 
 export interface Facts {
-  /** Returns all buckets, and the other facts that `overview()` reads. */
+  /** Returns all buckets, and the queues, workers and processes that `overview()` lists. */
   look(): Promise<Snapshot>;
   /** Counts the queued jobs. While Redis is slow, returns the last counts. */
   queued(): Promise<QueuedJobs>;
@@ -122,8 +124,8 @@ export async function everyPage<Bucket extends BucketBrief>(
 }
 
 /**
- * Reads facts for all callers. Keeps a result for ten times as long as its read took. If a read is
- * slow, callers get the last result while it runs.
+ * Shares one read among all callers. Keeps a result for ten times as long as its read took. If a
+ * read is slow, callers get the last result until the read ends.
  */
 function keep<T>(readAnew: () => Promise<T>): {
   readonly read: () => Promise<T>;

@@ -31,7 +31,9 @@ const LOOK = { needs: "view", undoable: false } as const;
 const SHOWS_DATA = { names: "of the target", data: "on request" } as const;
 const NO_DATA = { names: "of the target", data: "never" } as const;
 
-/** Returns the facts of a job. Includes its data and result only if requested. */
+/**
+ * Returns the fields of a job that operations show. Includes its data and result only if requested.
+ */
 function factsOf(job: QueuedJob<unknown>, withData: boolean) {
   const { id, name, key, priority, attempts, attemptsMade, dedupeId } = job;
   const { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs } = job;

@@ -77,7 +77,7 @@ export interface CommandLine<Result> {
   ) => Readonly<Record<string, unknown>>;
   /** The reason why the command needs `--yes`. */
   readonly confirm?: string;
-  /** Runs in place of the operation, if the command line prints other facts. */
+  /** Runs in place of the operation, if the command line prints something else than its result. */
   readonly run?: (
     context: Context,
     input: Readonly<Record<string, unknown>>,

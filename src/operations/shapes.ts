@@ -65,7 +65,9 @@ export const REPLICA: object = object({
   seenAtMs: number("When it last reported."),
 });
 
-/** The latest report of a replica about a bucket; `toldAgoMs` is its former name of `reportedAgoMs`. */
+/**
+ * The latest report of a replica about a bucket; `toldAgoMs` is the former name of `reportedAgoMs`.
+ */
 const REPORT = object({
   replica: text("The process."),
   reportedAgoMs: number("The age of this report."),

@@ -393,7 +393,7 @@ const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string
   ["maxWaitMs", "give it with each call: draw(), with() or throttled()"],
 ]);
 
-/** The same table, with names in lower case and without separators: `MAX_CONCURRENT` matches `maxConcurrent`. */
+/** The table above, with names in lower case and without separators: `MAX_CONCURRENT` matches `maxConcurrent`. */
 const BY_PLAIN_NAME = new Map(
   [...OPTIONS_OF_OTHER_LIBRARIES].map(([name, likely]) => [plainName(name), likely]),
 );
@@ -406,7 +406,7 @@ function plainName(name: string): string {
 function hintForOther(name: string, known: readonly string[]): string | undefined {
   const names = BY_PLAIN_NAME.get(plainName(name));
   if (names === undefined) return undefined;
-  // An option with nearly the same name takes precedence.
+  // A known option with nearly the same name takes precedence over this advice.
   if (typeof names === "string") return closest(name, known) === undefined ? names : undefined;
   const likely = names.filter((each) => known.includes(each));
   return likely.length === 0 ? undefined : `did you mean ${likely.join(" or ")}?`;

@@ -38,8 +38,8 @@ export interface LimitStatus {
 }
 
 /**
- * The facts about one kind of limit that TypeScript code needs. The arithmetic of the kind is in
- * `lua/lib/limits/<kind>.lua`.
+ * The properties of one kind of limit, such as leaky buckets, that TypeScript code needs. The arithmetic of the kind is
+ * in `lua/lib/limits/<kind>.lua`.
  */
 export interface Rule {
   readonly kind: string;

@@ -33,7 +33,7 @@ export interface CompiledLimits {
   readonly all: readonly Limit[] | undefined;
 }
 
-/** Facts about the rest of the policy. They decide which limits of a key are valid. */
+/** The surrounding parts of the policy that decide which limits of a key are valid. */
 interface Beside {
   /** The fixed limits of the bucket and of wider keys, which also apply to each call of this key. */
   readonly wider: readonly Limit[];

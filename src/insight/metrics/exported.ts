@@ -9,7 +9,7 @@ import { Spread, type Labels, type Sample } from "./counts.ts";
 export interface Source {
   /** Reads the current values. */
   read(): Promise<readonly (Sample | Spread)[]> | readonly (Sample | Spread)[];
-  /** Resets everything that this process counts. */
+  /** Resets the counts of this process to zero. */
   reset(): void;
 }
 

@@ -19,7 +19,7 @@ export const FLEET_METRICS: Readonly<Record<table.FleetMetric, table.MetricFacts
 /**
  * Exports the metrics of all processes that share the sluice's Redis: pending calls, what limits
  * them, and which limits are set. Call this in one process only, such as the server, because a sum
- * over several processes would count everything repeatedly. Each process exports its own metrics
+ * over several processes would count each value several times. Each process exports its own metrics
  * with `sluice.metrics()`, and may use the same register.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or the register already has

@@ -1,9 +1,9 @@
 /**
- * Reads facts repeatedly while callers ask for them, so that most callers get an answer
- * immediately. Only the first call, and a call after a long break, waits for a reading.
+ * Repeats a read while callers ask for its result, so that most callers get the latest result
+ * immediately. Only the first call, and a call after a long break, waits for a new read.
  */
 export interface Readings<Facts> {
-  /** Returns the facts of the last reading. Undefined if that reading failed. */
+  /** Returns the result of the last read. Undefined if that read failed. */
   latest(): Promise<Facts | undefined>;
   close(): void;
 }
@@ -27,7 +27,7 @@ export function createReadings<Facts>(parts: ReadingsParts<Facts>): Readings<Fac
   let reading: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let askedAtMs = -Infinity;
-  /** True while facts are read repeatedly. */
+  /** True while the read is repeated. */
   let isKept = false;
   let isClosed = false;
 

@@ -1,6 +1,6 @@
 /**
  * The changes of buckets, queues and endpoints that operators and rules files make. This module has the names of the
- * changes, the facts that the log records, and the form that users see.
+ * changes, the fields that the log records, and the form that users see.
  */
 import { withForever } from "../../describe.ts";
 import { isWithin, decodeKey, namedOf, type Key, type NamedKeys } from "../../key-path.ts";
@@ -75,8 +75,8 @@ export const NOT_NOW = {
 } as const;
 
 /**
- * Facts about a change by name: `{ pausedForMs: 60000 }`, `{ waiting: 12, failed: 3 }`, `{ url: "https://…" }`. They
- * never contain a secret.
+ * Values that describe a change, by name: `{ pausedForMs: 60000 }`, `{ waiting: 12, failed: 3 }`. They never contain a
+ * secret.
  */
 export type ChangeFacts = Readonly<Record<string, string | number | boolean>>;
 
@@ -142,7 +142,7 @@ export interface NewQueueChange extends NotedChange {
 
 export type NewChange = NewBucketChange | NewQueueChange;
 
-/** The facts that the store adds to a recorded change. */
+/** The fields that the store adds to a recorded change. */
 interface Kept {
   readonly id: string;
   /** The time of the change, in ms since 1970 on the store's clock. */
@@ -173,7 +173,8 @@ export interface MadeChange {
 }
 
 /**
- * Selects recorded changes that are older than `before`: of a bucket, of a queue and its endpoints, or of everything.
+ * Selects recorded changes that are older than `before`: of a bucket, of a queue and its endpoints, or of all buckets
+ * and queues.
  */
 export interface ChangesPage {
   readonly bucket?: string | undefined;

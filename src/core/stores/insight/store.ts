@@ -6,15 +6,15 @@ import type { SlotSecrets } from "./slots.ts";
 import type { ChangeStore, KeptBucketChange } from "./changes.ts";
 
 /**
- * Stores the facts about all processes that share a Redis: their reports, the change log, and the rules. The `Store` in
- * `core/store.ts` stores the limits.
+ * Stores the data that operators see about all processes that share a Redis: their reports, the change log, and the
+ * rules. The `Store` in `core/store.ts` stores the limits.
  */
 export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, ChangeStore {
   /** Stores the report of a replica. */
   report(report: ReplicaReport): Promise<ReportReply>;
   /** Returns the names of buckets from reports and rules, sorted and starting after `page.after`. */
   bucketNames(page: NamesPage): Promise<BucketNames>;
-  /** Returns the facts about a bucket, with the reports of live replicas. */
+  /** Returns the reports of live replicas about a bucket, with its rules, overrides and pause. */
   bucket(name: string): Promise<BucketFacts>;
   /** Reads several buckets in one request. Undefined if the store has no faster way than reading each bucket. */
   readonly looks?: (names: readonly string[]) => Promise<ReadonlyMap<string, BucketLook>>;
@@ -198,7 +198,7 @@ export interface BucketFacts {
   readonly hasCalls: boolean;
 }
 
-/** The facts about a bucket and its state without limits, or the error of the server that stores the bucket. */
+/** The reports about a bucket and its state without limits, or the error of the server that stores the bucket. */
 export type BucketLook =
   | {
       readonly facts: BucketFacts;

@@ -1,5 +1,5 @@
 /**
- * Keeps facts about the error that failed an attempt. The error's message becomes the job's reason. Its code, status
+ * Describes the error that failed an attempt. The error's message becomes the job's reason. The error's code, status
  * and causes are stored in addition, because BullMQ keeps only a message and a stack.
  */
 import { describeValue } from "../core/describe.ts";
@@ -7,7 +7,7 @@ import { isResponse, statusIn } from "../throttle/feedback/layers.ts";
 import { readProperty } from "../throttle/feedback/properties.ts";
 import { isFinalError } from "./bullmq/errors.ts";
 
-/** The facts about an error, in addition to its message. */
+/** The code, status and causes of an error, which are stored in addition to its message. */
 export interface ErrorFacts {
   /** The error's `code`: `"ECONNREFUSED"`, `"23505"`. Undefined if it has no code. */
   readonly code?: string | undefined;
@@ -19,7 +19,7 @@ export interface ErrorFacts {
   readonly errors?: readonly ErrorCause[] | undefined;
 }
 
-/** The facts about the error that failed an attempt, in addition to its message. */
+/** The fields of the error that failed an attempt, in addition to its message. */
 export interface FailureFacts extends ErrorFacts {
   /**
    * The name of the error or of its class: `"TypeError"`. Undefined for a plain `Error`, and for a thrown value that is
@@ -52,7 +52,7 @@ interface Walk {
 
 const originals = new WeakMap<Error, unknown>();
 
-/** Records that an error replaces a thrown value, so that the facts about the error are read from the thrown value. */
+/** Records that an error replaces a thrown value, so that code, status and causes are read from the thrown value. */
 export function standFor(failure: Error, thrown: unknown): Error {
   if (failure !== thrown) originals.set(failure, thrown);
   return failure;
@@ -63,7 +63,7 @@ export function originalOf(error: unknown): unknown {
   return error instanceof Error && originals.has(error) ? originals.get(error) : error;
 }
 
-/** Returns the facts about a thrown value. Never throws. */
+/** Returns the name, code, status and causes of a thrown value. Never throws. */
 export function readErrorFacts(thrown: unknown): FailureFacts {
   const error = originalOf(thrown);
   const name = error instanceof Error && !isFinalError(error) ? nameOf(error) : PLAIN;
@@ -90,7 +90,7 @@ function factsOf(error: unknown, depth: number, walk: Walk): ErrorFacts {
 }
 
 /**
- * Returns the facts about a cause. Undefined if there is no error, if the error was seen before, or if the bounds are
+ * Describes the cause of an error. Undefined if there is no error, if the error was seen before, or if the bounds are
  * exceeded.
  */
 function causeOf(error: unknown, depth: number, walk: Walk): ErrorCause | undefined {
@@ -164,13 +164,14 @@ function causesOf({ cause, errors = [] }: ErrorFacts): ErrorCause[] {
   return direct.flatMap((each) => [each, ...causesOf(each)]);
 }
 
-/** Rebuilds an error from its stored facts, with its causes. */
+/** Rebuilds an error from its stored fields, with its causes. */
 function rebuildError({ name, message, ...facts }: ErrorCause): Error {
   return rebuildWith(message, { ...facts, errorName: name });
 }
 
 /**
- * Rebuilds an error with this message from stored facts. Without a stored name, the stack is the stack of this call.
+ * Rebuilds an error with this message from its stored fields. Without a stored name, the stack is the stack of this
+ * call.
  */
 export function rebuildWith(
   message: string,
@@ -188,7 +189,7 @@ export function rebuildWith(
   });
 }
 
-/** Parses stored facts. Returns none for a job that failed before Sluice stored facts. */
+/** Parses the stored fields of an error. Returns no fields for a job that failed before Sluice stored them. */
 export function parseErrorFacts(json: unknown): FailureFacts {
   if (typeof json !== "string" || json === "") return {};
   try {

@@ -1,8 +1,8 @@
 /**
  * Stores our jobs as BullMQ jobs. The job's key is part of BullMQ's job name, and our options are stored beside
- * BullMQ's options. This relies on two facts: BullMQ stores unknown options unchanged, and its workers read the options
- * of the current job object when an attempt ends. BullMQ's documentation promises neither; checked with bullmq 6.7.0
- * (`moveToFailed` and `shouldRetryJob` in job.js).
+ * BullMQ's options. This relies on two properties of BullMQ: BullMQ stores unknown options unchanged, and its workers
+ * read the options of the current job object when an attempt ends. BullMQ's documentation promises neither; checked
+ * with bullmq 6.7.0 (`moveToFailed` and `shouldRetryJob` in job.js).
  *
  * This module reads and writes some fields of a job's hash directly in Redis, because BullMQ has no method for them. No
  * upstream issue known; checked with bullmq 6.7.0.
@@ -267,10 +267,13 @@ export async function readDue(queue: Queue, id: string): Promise<number | undefi
   return text === null ? undefined : Number(text);
 }
 
-/** The field with the facts about the error that failed a job, as JSON. Written when the job becomes a dead letter. */
+/**
+ * The field with the code, status and causes of the error that failed a job, as JSON. Written when the job becomes a
+ * dead letter.
+ */
 export const FAILURE = "sluice:failure";
 
-/** Reads the facts about the errors of some failed jobs. */
+/** Reads the codes, statuses and causes of the errors of some failed jobs. */
 export async function readFailures(
   queue: Queue,
   ids: readonly string[],

@@ -100,7 +100,7 @@ export interface LastRun {
   readonly outcome: "done" | "failed" | undefined;
 }
 
-/** The facts about a schedule that we store in addition to BullMQ's fields. */
+/** A schedule's times, missed runs and latest run, which Sluice stores in addition to BullMQ's fields. */
 export interface ScheduleFacts {
   /** When the current run is due, or when its next attempt is due. */
   readonly nextAtMs: number;
@@ -111,7 +111,7 @@ export interface ScheduleFacts {
   readonly last: LastRun | undefined;
 }
 
-/** Reads the facts about a schedule. Uses the clock of Redis, as the scripts do. */
+/** Reads when a schedule runs, and how its latest run ended. Uses the clock of Redis, as the scripts do. */
 export async function readScheduleFacts(
   queue: Queue,
   { key: name, every, pattern, tz = UTC, next: dueMs = 0 }: JobSchedulerJson,

@@ -145,13 +145,13 @@ interface Insides {
   handleFailed(error: Error, job: object, ...rest: readonly unknown[]): Promise<unknown>;
 }
 
-/** The facts about the errors of attempts whose failures are being stored, as JSON. */
+/** For each job whose failure is being stored: the code, status and causes of its error, as JSON. */
 const facts = new WeakMap<object, string>();
 
 /**
- * Keeps the facts about an error until BullMQ stores the failed attempt. BullMQ stores only the message, so
- * `backendFor` writes the facts together with the message. BullMQ has no option for this; checked with bullmq 6.7.0
- * (`handleFailed` in worker.js, `moveToFailed` in job.js).
+ * Keeps the code, status and causes of an error until BullMQ stores the failed attempt. BullMQ stores only the message,
+ * so `backendFor` writes these fields together with the message. BullMQ has no option for this; checked with bullmq
+ * 6.7.0 (`handleFailed` in worker.js, `moveToFailed` in job.js).
  */
 function keepFacts(worker: Insides): void {
   const handleFailed = worker.handleFailed.bind(worker);

@@ -1,6 +1,6 @@
 /**
- * Each process reports facts about the queues in its code, and other processes open a queue from these facts. Functions
- * and schemas cannot be reported, so the other processes reject jobs that need them.
+ * Each process reports the options of the queues in its code, and other processes open a queue from these options.
+ * Functions and schemas cannot be reported, so the other processes reject jobs that need them.
  */
 import { InvalidOptionError } from "../../core/errors.ts";
 import { completeSettings, type QueueSettings } from "../../core/input/queue-settings.ts";

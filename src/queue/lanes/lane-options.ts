@@ -3,8 +3,8 @@
  *
  * Each lane and each parent key has a weight. Weights are read when a job is enqueued or goes back to its lane, and
  * `lua/queue/lanes/lanes-join.lua` stores them. `take_from_lane` in `lua/lib/lanes/take.lua` uses the weights. Each job
- * moves its lane, and each parent above the lane, back in line. The distance is the job's share divided by the weight.
- * A worker that holds jobs of several tenants uses the weights again, in `throttle/waiting/line.ts`.
+ * moves its lane, and each parent above the lane, back in line: by the job's share divided by the weight. A worker that
+ * holds jobs of several tenants uses the weights again, in `throttle/waiting/line.ts`.
  *
  * Whether a key is ordered is also read when a job is enqueued, and stored with the job. `lua/lib/lanes/order.lua` then
  * starts the jobs of such a key one after another.

@@ -44,7 +44,7 @@ export interface DeadLetters<Data> {
   purge(idOrFilter: string | FailedFilter, byHand?: WhoAndWhy): Promise<number>;
 }
 
-/** A job that failed for the last time, with facts about the error of its last attempt. */
+/** A job that failed for the last time, with the code, status and causes of its last attempt's error. */
 export interface FailedJob<Data> extends FailureFacts {
   readonly id: string;
   /** The name of the job, as passed to `enqueue`. */
@@ -212,7 +212,7 @@ async function readRange(stored: StoredQueue, first: number, last: number): Prom
   );
 }
 
-/** A failed job, and the facts about its error. */
+/** A failed job, with the code, status and causes of its error. */
 interface Found {
   readonly stored: Stored<unknown>;
   readonly facts: FailureFacts;
@@ -271,7 +271,7 @@ interface ReadFilter {
   readonly limit: number | undefined;
 }
 
-/** The facts that a filter is compared with. */
+/** The fields of a failed job that a filter is compared with. */
 interface FailedFacts {
   readonly key: string | undefined;
   readonly name?: string | undefined;

@@ -26,7 +26,10 @@ export interface QueueEvents {
   readonly delayed: { readonly jobId: string; readonly atMs: number };
   /** A job is done. `result` is what its handler returned, as JSON; null for nothing. */
   readonly done: { readonly jobId: string; readonly result: unknown };
-  /** A job has failed for the last time and is a dead letter now. The event includes facts about the job's error. */
+  /**
+   * A job has failed for the last time and is a dead letter now. The event includes the code, status and causes of the
+   * job's error.
+   */
   readonly failed: { readonly jobId: string; readonly reason: string } & FailureFacts;
   /**
    * An attempt has failed and the job will be retried. `attempt` is the number of the failed attempt: 1 for the first.
@@ -139,7 +142,9 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   let beginning: Promise<void> | undefined;
   let isWanted = false;
   let lastReason: string | undefined;
-  /** Resolves when the latest delayed event was emitted. Undefined if no event waits for the facts about a failure. */
+  /**
+   * Resolves when the latest delayed event was emitted. Undefined if no event waits until the error of a job was read.
+   */
   let emitting: Promise<void> | undefined;
 
   function listen(): Promise<void> {
@@ -168,8 +173,8 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   }
 
   /**
-   * Reads the facts about the job's error, then emits `failed`. BullMQ's event has only the error message. Later events
-   * wait until the facts are read.
+   * Reads the code, status and causes of the job's error, then emits `failed`. BullMQ's event has only the error
+   * message. Later events wait until the error was read.
    */
   function emitWithFacts(payload: QueueEvents["failed"]): void {
     const reading = access

@@ -166,7 +166,7 @@ const RECALLED = "the job goes back into the queue";
 const LONGEST_LINE = 1_000;
 const LONGEST_PROGRESS = 10_000;
 
-/** The facts about a job that a worker has just fetched. */
+/** A job that a worker has just fetched, with its lock and the number of its attempt. */
 export interface FetchedJob {
   readonly jobId: string;
   readonly key?: string | undefined;

@@ -5,9 +5,9 @@ import { pauseFor } from "../../../throttle/waiting/wait.ts";
 import type { OwnedJobContext, Running, WorkerContext } from "../context.ts";
 
 /**
- * Tracks pauses and cancellations that affect the jobs of a worker. Each fetch reply contains these orders. A worker
- * that holds jobs but fetches none requests the orders several times a second. A lost reply does no harm, because a job
- * starts only if the latest reply is less than a second old.
+ * Tracks pauses and cancellations that affect the jobs of a worker. Each reply to a fetch contains them. A worker that
+ * holds jobs but fetches none requests them several times a second. A lost reply does no harm, because a job starts
+ * only if the latest reply is less than a second old.
  */
 interface JobOrders {
   /**

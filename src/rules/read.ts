@@ -101,8 +101,8 @@ function parse(text: string): Parsed {
     prettyErrors: false,
     merge: true,
     stringKeys: true,
-    // The library's own check for duplicate names compares each name with all others, which is too
-    // slow.
+    // The YAML library's own check for duplicate names compares each name with all others, which is
+    // too slow.
     uniqueKeys: false,
   });
   const at = (offset: number) => {
@@ -154,7 +154,8 @@ function parse(text: string): Parsed {
   try {
     return { data: document.toJS() as unknown, positionOf, problems };
   } catch (error) {
-    // The conversion fails, for example, if nested aliases expand to millions of values.
+    // Converting the YAML to values fails, for example, if nested aliases expand to millions of
+    // values.
     return { data: undefined, positionOf, problems: [problemAt(0, (error as Error).message)] };
   }
 }

@@ -31,8 +31,8 @@ import type {
 } from "../webhooks/errors.ts";
 
 /**
- * The union of all errors of this package. The `code` of an error identifies its class, and so the
- * facts that it contains.
+ * The union of all errors of this package. The `code` of an error identifies its class, and
+ * therefore its fields.
  */
 export type AnySluiceError =
   | CannotUndoError
@@ -66,12 +66,15 @@ interface SluiceErrorClass {
   [Symbol.hasInstance](thrown: unknown): thrown is AnySluiceError;
 }
 
-/** The base class of all errors of this package. An instance contains the facts for its `code`. */
+/**
+ * The base class of all errors of this package. The `code` of an instance determines its other
+ * fields.
+ */
 export const SluiceError: SluiceErrorClass = BaseError as unknown as SluiceErrorClass;
 export type SluiceError = AnySluiceError;
 
 /**
- * True if the thrown value is an error of this package. TypeScript then infers the error's facts
+ * True if the thrown value is an error of this package. TypeScript then infers the error's fields
  * from its `code`.
  */
 export function isSluiceError(thrown: unknown): thrown is AnySluiceError {

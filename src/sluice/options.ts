@@ -263,8 +263,8 @@ function isLogger(value: unknown): boolean {
 }
 
 /**
- * The default logger, which writes to `console`. It omits the facts, because messages contain all
- * important facts.
+ * The default logger, which writes to `console`. It omits the fields of a log entry, because each
+ * message contains the important values.
  */
 export const consoleLogger: Logger = {
   // oxlint-disable-next-line no-console

@@ -16,7 +16,7 @@ import { readQueueOptions, type QueueOptions } from "./options.ts";
 /** A queue with any type of job. */
 type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
 
-/** A queue that this process declares, and the facts that the process reports about this queue. */
+/** A queue that this process declares, and the process's report about this queue. */
 interface Opened {
   readonly queue: AnyQueue;
   readonly facts: QueueFacts;
@@ -44,7 +44,7 @@ export interface Queues {
   owned(queue: unknown): AnyQueue | undefined;
   /** Marks a queue, before it is opened, as the queue of a webhook sender. */
   noteSender(name: string): void;
-  /** Returns the facts that this process reports about its queues. */
+  /** Returns this process's reports about its queues. */
   facts(): QueueFacts[];
   /** True if the queue was opened with `ownConnections`. */
   hasOwnConnections(name: string): boolean;
@@ -69,7 +69,9 @@ export function createQueues(parts: QueuesParts): Queues {
   const { buckets, insight, connectFor, onOpened, ...common } = parts;
   const queues = new Map<string, Opened>();
   const senders = new Set<string>();
-  /** The queues of other processes that were looked up. The map key is the JSON of their facts. */
+  /**
+   * The queues of other processes that were looked up. The map key is the queue's report as JSON.
+   */
   const found = new Map<string, Promise<AnyQueue | undefined>>();
   /** The options with which each queue was first opened. */
   const declarations = new Map<string, Declaration>();

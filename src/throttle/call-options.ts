@@ -80,7 +80,10 @@ export interface ObservedDrawCall extends DrawCall {
   readonly untilMs?: number | undefined;
 }
 
-/** Turns `maxWaitMs` into a deadline. A call that waits in several places keeps its first deadline. */
+/**
+ * Turns `maxWaitMs` into a deadline. A call that waits several times, for example for a concurrency slot and then for
+ * its draw, keeps its first deadline.
+ */
 export function withDeadline<Call extends Pick<ObservedDrawCall, "maxWaitMs" | "untilMs">>(
   call: Call,
 ): Call {

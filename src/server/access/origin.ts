@@ -9,9 +9,9 @@ const SAFE: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
  * Rejects requests that a page of another site makes a browser send. Only browsers set the headers
  * that this check reads, and pages cannot change them.
  *
- * Over HTTPS and on localhost, browsers send `Sec-Fetch-Site`. It compares the addresses that the
- * browser sees, so a proxy cannot falsify it. Elsewhere, `Origin` must name this server: either its
- * `Host` or its `publicUrl`.
+ * Over HTTPS and on localhost, browsers send `Sec-Fetch-Site`. This header compares the addresses
+ * that the browser sees, so a proxy cannot falsify it. Elsewhere, `Origin` must name this server:
+ * either its `Host` or its `publicUrl`.
  *
  * @throws {@link HttpProblem} when a request that changes something, or draws, comes from another
  * origin.

@@ -1,7 +1,7 @@
 /**
- * Creates and reads slot ids. An id contains everything that a server must know about its slot. A
- * draw therefore stores nothing for the id. Each id is signed with a secret that the servers share
- * through Redis, so no client can forge an id.
+ * Creates and reads slot ids. An id contains all data that a server needs about its slot, so a draw
+ * stores no data for it. Each id is signed with a secret that the servers share through Redis, so
+ * no client can forge an id.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { SlotSecrets } from "../../core/stores/insight/slots.ts";

@@ -40,7 +40,7 @@ interface KnownBucket {
 
 const NO_POINT = { started: 0, refused: 0, waiting: [] as readonly number[] };
 
-/** Stores the facts about a fleet in this process's memory. Such a fleet has only one process. */
+/** Stores reports, changes and rules in this process's memory, for a fleet of only this process. */
 export function createMemoryInsight(nowMs: () => number = Date.now): InsightStore {
   const buckets = new Map<string, KnownBucket>();
   const replicas = new Map<string, ReplicaFacts>();

@@ -187,7 +187,7 @@ const PING_AT_REST_MS = 6_000;
  */
 const SILENT_SHARE = 1.5;
 
-/** Creates the parts that all connections of one client have in common. */
+/** Creates the members that all connections of one client have in common. */
 function forQueue(client: Redis | Cluster, prefix: string) {
   const clockOf = clocksAt(client, prefix);
   return {

@@ -34,7 +34,10 @@ export interface RedisStoreOptions {
   readonly onChange: (event: StoreEvent) => void;
 }
 
-/** The store for buckets, and the store for facts about the fleet on the same connection. */
+/**
+ * The store for buckets. On the same connection, `insight` stores the fleet's reports, changes and
+ * rules.
+ */
 export interface RedisStore extends Store {
   readonly insight: InsightStore;
 }

@@ -53,7 +53,7 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
   let isUsed = false;
   /**
    * `isResting` is true if no caller has drawn for a while. `leftOut` is the number of checks in a
-   * row that were skipped since then.
+   * row that were skipped at rest.
    */
   let isResting = false;
   let leftOut = 0;

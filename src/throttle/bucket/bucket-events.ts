@@ -50,13 +50,13 @@ export interface CooldownEvent {
  */
 export interface SlowedEvent extends OfKey {
   /**
-   * The fraction of the rate that a rate cut leaves: `0.7`. Undefined if the response demanded a distance between
+   * The fraction of the rate that a rate cut leaves: `0.7`. Undefined if the response demanded a minimum time between
    * calls.
    */
   readonly factor: number | undefined;
-  /** The minimum distance between two calls, in ms: `40`. Undefined for a rate cut. */
+  /** The minimum time between two calls, in ms: `40`. Undefined for a rate cut. */
   readonly gapMs: number | undefined;
-  /** How long calls keep the distance `gapMs`, in ms. For a rate cut, how long no call starts at first. */
+  /** How long calls stay `gapMs` apart, in ms. For a rate cut, how long no call starts at first. */
   readonly forMs: number;
 }
 

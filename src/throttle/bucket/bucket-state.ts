@@ -11,12 +11,9 @@ export interface InForce {
   readonly state: BucketState;
   /** Ms until the bucket is back at its full rate. `0` if the rate is not reduced. */
   readonly wholeInMs: number;
-  /**
-   * Ms until calls need no minimum distance any more. Responses of the downstream demand such a distance. `0` without
-   * one.
-   */
+  /** Ms for which calls stay `gapMs` apart, because responses of the downstream demanded it. `0` if they did not. */
   readonly spacedForMs: number;
-  /** The minimum distance between two calls, in ms, as responses of the downstream demanded it. */
+  /** The minimum time between two calls, in ms, as responses of the downstream demanded it. */
   readonly gapMs: number;
 }
 

@@ -197,7 +197,7 @@ function mostSpecific(refusals: readonly Interpretation[]): Interpretation | und
   return refusals.find(isFinal) ?? refusals.find(isStated) ?? refusals[0];
 }
 
-/** The facts that were read from one layer, before they are interpreted. */
+/** The status, headers and quotas that were read from one layer, before they are interpreted. */
 interface Evidence {
   readonly status: number | undefined;
   readonly headers: ReadonlyMap<string, string>;

@@ -1,6 +1,6 @@
 /**
- * Reads the facts about a refusal in the body of a response. It recognizes facts by the names of fields, so it works
- * for any structure of the body.
+ * Reads from the body of a response why the downstream refused a call, and how long to wait. The reader recognizes
+ * fields by their names, so it works for any structure of the body.
  */
 import { types } from "node:util";
 import type { QuotaPeriod } from "../../core/answer.ts";
@@ -20,7 +20,7 @@ import { readProperty } from "./properties.ts";
 import { periodOf, unitOf } from "./remaining.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
-/** The facts in a body about a refusal. */
+/** What a body says about a refusal. */
 export interface BodyFacts {
   readonly meanings: Set<Meaning>;
   /** The longest wait that the body asks for, in ms. */
@@ -56,7 +56,7 @@ const MOST_IN_LIST = 100;
 /** A number of ms from here on is a point in time. As a delay, it would be three years. */
 const FIRST_EPOCH_MS = 1e11;
 
-/** Reads a body, which may be parsed or text, and adds its facts to `facts`. Never throws. */
+/** Reads a body, which may be parsed or text, and adds what it says about a refusal to `facts`. Never throws. */
 export function readBody(
   body: unknown,
   facts: BodyFacts,

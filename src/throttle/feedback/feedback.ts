@@ -2,7 +2,7 @@
  * Turns the results and errors of a bucket's calls into changes of the bucket:
  *
  * - A refusal such as a 429 becomes a cooldown (`cool`), or with `adaptive` a cut of the rate (`cut`).
- * - With `pace: "headers"`, a low quota becomes a distance between calls (`space`).
+ * - With `pace: "headers"`, a low quota becomes a minimum time between calls (`space`).
  *
  * The store applies each change for all replicas: see `lua/lib/draw/steer.lua`.
  */

@@ -50,7 +50,7 @@ export interface KeyedSlot extends Slot {
   readonly encodedKey: string | undefined;
 }
 
-/** The place where the cost of one call is booked. */
+/** Where the cost of one call is booked: under the limits of a group, at the time of a slot. */
 interface Booking {
   readonly group: LeaseHolder;
   readonly slotUs: number;

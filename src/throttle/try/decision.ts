@@ -198,8 +198,8 @@ function untilMs(us: number, nowUs: number): number {
 }
 
 /**
- * Caches the fields that all decisions of a limit have in common, because formatting the name takes longer than the
- * rest.
+ * Caches the fields that all decisions of a limit have in common, because formatting the name takes longer than filling
+ * in all other fields.
  */
 const known = new WeakMap<Limit, WeakMap<LimitOwner, LimitDecision>>();
 

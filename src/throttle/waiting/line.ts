@@ -32,8 +32,9 @@ export interface Waiter {
 }
 
 /**
- * The waiting callers of one process, ordered by priority and then by arrival. Callers with lanes
- * take turns.
+ * The waiting callers of one process, ordered by priority and then by arrival. Callers may belong
+ * to a lane, the key of their job, and lanes take turns. The heads of a lane are the prefixes of
+ * its path: `acme` is a head of `["acme", "endpoint-7"]`.
  */
 export interface Line<W extends Waiter> {
   readonly size: number;
@@ -83,7 +84,7 @@ interface Turn {
 }
 
 /**
- * The lanes that take turns with each other: the first names, or the lanes below one head. The
+ * The lanes that take turns with each other: one for each first name, or those below one head. The
  * head's own lane is one of the lanes below it.
  */
 interface Lanes {
@@ -108,7 +109,7 @@ interface Queue extends Lanes {
 
 /**
  * Creates a line with a doubly linked list for each priority, so that push, shift and remove take
- * constant time. The first names of the callers' keys take turns, such as `acme` of `["acme",
+ * constant time. The first names of the callers' lanes take turns, such as `acme` of `["acme",
  * "endpoint-7"]`. Lanes with the same first name share its turns.
  */
 export function createLine<W extends Waiter>(): Line<W> {

@@ -33,8 +33,8 @@ export interface Tap {
 }
 
 /**
- * A response whose sender delivers the body without a web stream, because a web stream would take longer than
- * everything else.
+ * A response whose sender delivers the body without a web stream, because a web stream would take longer than all other
+ * work for the response.
  */
 export interface FollowedResponse {
   /** Connects a tap to the body. Undefined if the body was already read through a web stream. */

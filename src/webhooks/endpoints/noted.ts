@@ -95,8 +95,8 @@ function stateOf(why: string | undefined): ChangeFacts {
 }
 
 /**
- * Returns the facts about an endpoint for the change log. They contain no secrets, nothing
- * encrypted, and only the host of the URL.
+ * Returns the settings of an endpoint for the change log, without secrets and encrypted values, and
+ * with only the host of the URL.
  */
 function factsOf(endpoint: Endpoint, before?: Endpoint): ChangeFacts {
   const { url, types, rate, concurrency, ordered, batch, timeoutMs, scheduleMs } = endpoint;

@@ -67,7 +67,7 @@ export interface RecoverOptions extends Span {
   readonly by?: string | undefined;
 }
 
-/** Selects what to delete: one message, or everything of a tenant. */
+/** Selects what to delete: one message, or all messages and endpoints of a tenant. */
 export interface ExpungeOptions {
   readonly tenant?: string | undefined;
   /** The id of one message. Defaults to all messages and endpoints of the tenant. */

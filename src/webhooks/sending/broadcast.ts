@@ -47,7 +47,7 @@ export interface SentBroadcast {
 export interface Broadcasting {
   /**
    * Sends an event to the endpoints of all tenants, or of the named tenants, that subscribe to the
-   * event. Resolves when Redis has stored everything. Tenants are read page by page.
+   * event. Resolves when Redis has stored all messages. Tenants are read page by page.
    *
    * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, or
    * too large.

@@ -8,7 +8,7 @@ import type { Pending } from "./pending.ts";
 import type { Connections, UpstreamRequest } from "./pools.ts";
 import { UpstreamResponse } from "./response.ts";
 
-/** The facts about a request that `fetch` has no parameter for. */
+/** The data of a request for which `fetch` has no parameter. */
 export interface Exchange {
   readonly method: string;
   readonly connections: Connections;

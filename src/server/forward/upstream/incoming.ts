@@ -61,7 +61,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
     return this.#kept.length > 0;
   }
 
-  /** Sends everything to the sink from now on, beginning with the kept bytes. */
+  /** Sends all further bytes of the body to the sink, beginning with the kept bytes. */
   sendTo(sink: Sink): void {
     this.#sink = sink;
     const kept = this.#kept;

@@ -82,7 +82,7 @@ export function createRedisLanes(
       return own + Number(below ?? 0);
     },
     /**
-     * Takes all removed jobs out of their lanes. Jobs that have joined since then keep their
+     * Takes all removed jobs out of their lanes. Jobs that join a lane in the meantime keep their
      * positions.
      */
     async clear({ queue }: OfQueue) {

@@ -44,8 +44,8 @@ export function bucketKeys(
 }
 
 /**
- * A limit whose calls hold leases, with the Redis keys of its parts. The limit belongs to `key`, or
- * to the bucket if `key` is undefined.
+ * A limit whose calls hold leases, with the Redis keys of its structures. The limit belongs to
+ * `key`, or to the bucket if `key` is undefined.
  */
 export interface LeasedLimit {
   readonly limit: Limit;
@@ -108,9 +108,10 @@ export function encoded(key: string): string {
 }
 
 /**
- * Returns the Redis keys of all parts of some limits. Some parts survive a change of the policy.
- * Their number counts only limits of the same kind, so they are found again after other limits were
- * added or removed. All other parts have their limit's number.
+ * Returns the Redis keys of the structures that some limits need, such as a sorted set. Some of
+ * these structures survive a change of the policy. Their number counts only limits of the same
+ * kind, so they are found again after other limits were added or removed. All other structures have
+ * their limit's number.
  */
 function partsOf(base: string, limits: readonly Limit[]): string[] {
   return limits.flatMap((_, index) => partsOfLimit(base, limits, index));

@@ -283,7 +283,10 @@ export const insightScripts = {
     args: { bucket: text, id: text },
   }),
 
-  /** Reads the facts about some buckets. Also reads their state if this server stores it. */
+  /**
+   * Reads the reports, rules and overrides of some buckets. Also reads the buckets' state if this
+   * server stores it.
+   */
   look: shapeScript({
     name: "insight/buckets-look",
     keys: ({

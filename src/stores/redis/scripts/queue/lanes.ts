@@ -363,8 +363,8 @@ export const laneScripts = {
   }),
 
   /**
-   * Takes removed jobs out of their lanes, a limited number per call. Jobs that have joined since
-   * then keep their positions. Returns true if another call is needed.
+   * Takes removed jobs out of their lanes, a limited number per call. Jobs that join a lane in the
+   * meantime keep their positions. Returns true if another call is needed.
    */
   clear: shapeScript({
     name: "queue/lanes/lanes-clear",

@@ -137,8 +137,8 @@ export function textOf(shown: Shown): string {
 }
 
 /**
- * Returns the rights of the command line. It may do everything, because its user has access to
- * Redis.
+ * Returns the rights of the command line. The command line may run all operations, because its user
+ * has access to Redis.
  */
 export function callerOf(io: Io): Door["caller"] {
   const all = (): boolean => true;

@@ -16,13 +16,16 @@ export interface Answer {
    * not help.
    */
   readonly afterMs: number | undefined;
-  /** The end of that wait, in ms since 1970 on this process's clock: `1790000000123`. */
+  /** The end of the wait `afterMs`, in ms since 1970 on this process's clock: `1790000000123`. */
   readonly until: number | undefined;
-  /** True if the downstream itself stated the time. */
+  /** True if the downstream itself stated how long to wait. */
   readonly stated: boolean;
   /** The period of the used-up quota. Undefined if the response does not state it. */
   readonly scope: QuotaPeriod | undefined;
-  /** The unit of that quota: `"calls"`, `"tokens"`, `"input-tokens"`. Undefined if the response does not state it. */
+  /**
+   * The unit of the used-up quota: `"calls"`, `"tokens"`, `"input-tokens"`. Undefined if the response does not state
+   * it.
+   */
   readonly unit: string | undefined;
   /** True if the rejection lasts until a quota resets, in minutes or hours. Retries before that cannot succeed. */
   readonly lasts: boolean;

@@ -154,7 +154,7 @@ export function limitsOfCall(
 export interface WaitPosition {
   /** The time of the replica's turn. 0 if it has no turn. */
   readonly turnUs: number;
-  /** The time when the replica began to wait for that turn, on the store's clock. 0 if it has no turn. */
+  /** The time when the replica began to wait for its turn, on the store's clock. 0 if it has no turn. */
   readonly sinceUs: number;
   /** The replica's position among the replicas that wait for a lease. 0 if it waits for no lease. */
   readonly leaseOrder: number;

@@ -352,7 +352,10 @@ interface Presence {
 /** How often a busy worker reports to Redis, and how long a report is valid. */
 const EVERY_MS = 1_000;
 const HOLDS_FOR_MS = 3_500;
-/** The same times for an idle worker, which should rarely send requests to Redis. */
+/**
+ * How often an idle worker reports, and how long its report is valid. An idle worker should rarely send requests to
+ * Redis.
+ */
 const IDLE_EVERY_MS = 10_000;
 const IDLE_HOLDS_FOR_MS = 12_000;
 
@@ -381,7 +384,7 @@ export function createPresence({
     try {
       await lanes.noteWorker({ queue, worker, places, forMs, ended });
     } catch {
-      // Makes the next beat send a report again.
+      // Makes the next call of `beat` send a report again.
       dueAtMs = -Infinity;
       tally.giveBack(ended);
     }

@@ -63,7 +63,7 @@ export interface ServerOptions {
   /** The accepted tokens. Required unless `insecureLocal` is set. */
   readonly tokens?: readonly TokenOptions[] | undefined;
   /**
-   * Allows everything without a token. Possible only on loopback or a Unix socket. Defaults to
+   * Allows all requests without a token. Possible only on loopback or a Unix socket. Defaults to
    * false.
    */
   readonly insecureLocal?: boolean | undefined;

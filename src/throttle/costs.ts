@@ -198,7 +198,7 @@ export interface CallTerms {
   readonly areNumbered: boolean;
   /** The time that one call uses up in the rate limits, in ms: the longest cost × period ÷ count of these limits. */
   readonly stepMs: number;
-  /** The same time for the shared limits only, in ms. 0 without shared rate limits. */
+  /** Like `stepMs`, but for the shared limits only. 0 without shared rate limits. */
   readonly sharedStepMs: number;
   /** The interval between two calls of this cost, in ms. Undefined if no limit spaces calls evenly. */
   readonly intervalMs: number | undefined;

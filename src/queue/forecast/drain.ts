@@ -120,7 +120,7 @@ function reachedMs(stretches: readonly Stretch[], calls: number): number {
     : stretch.fromMs + (calls - stretch.served) / stretch.perMs;
 }
 
-/** A lane or a group of lanes. Sharers in the same line take turns. */
+/** A lane, or a group of lanes that share the group's rate. */
 interface Sharer {
   readonly weight: number;
   readonly mostPerMs: number;

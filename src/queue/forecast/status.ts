@@ -55,9 +55,9 @@ export interface QueueStatus extends SettingsStatus {
   /** How many attempts per second succeeded, and how many failed, in about the last minute. */
   readonly donePerSecond: number;
   readonly failedPerSecond: number;
-  /** The share of these attempts that failed: `0.05`. `0` if no attempt ended. */
+  /** The share of attempts in the last minute that failed: `0.05`. `0` if no attempt ended. */
   readonly failureRate: number;
-  /** How long the handlers of these attempts took on average, in ms. Undefined if no attempt ended. */
+  /** How long handlers took on average in the last minute, in ms. Undefined if no attempt ended. */
   readonly handlerMs: number | undefined;
 }
 

@@ -22,7 +22,10 @@ interface LogMethod {
   (message: string, ...args: unknown[]): void;
 }
 
-/** The Fastify server, for custom routes and hooks. At run time, it has everything that Fastify 5 has. */
+/**
+ * The Fastify server, for custom routes and hooks. At run time, it has all properties and methods
+ * of Fastify 5.
+ */
 export interface ServerApp {
   get(path: string, options: AddedRoute, handler: RouteHandler): unknown;
   post(path: string, options: AddedRoute, handler: RouteHandler): unknown;

@@ -49,8 +49,8 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
 }
 
 /**
- * Applies the patches that every connection needs. The connection reconnects until it is closed,
- * and closing it closes all its parts.
+ * Applies the patches that every connection needs. The connection reconnects until it is closed. In
+ * a cluster, closing it also closes the connections to all nodes.
  */
 function keepConnecting(client: Redis | Cluster): void {
   searchUntilClosed(client);

@@ -250,8 +250,8 @@ export function createFeedbackReader(
   }
 
   /**
-   * Spaces calls so that the rest of a quota lasts until the quota resets. Does nothing if the policy is slower than
-   * that anyway.
+   * Spaces calls so that the remaining units of a quota last until the quota resets. Does nothing if the policy is
+   * slower than that anyway.
    */
   function space({ headers }: InterpretationWithBody, { key, estimate }: AnsweredCall): void {
     const nowMs = performance.now();

@@ -78,7 +78,9 @@ function layerOf(source: object): Layer {
   return { source, parts, status, headers: headersIn(parts), isError };
 }
 
-/** Merges the headers of all parts. If several parts have the same header, the most reliable part wins. */
+/**
+ * Merges the headers of the objects in `parts`. If several objects have the same header, the most reliable object wins.
+ */
 function headersIn(parts: readonly object[]): object | undefined {
   const found = new Set(parts.flatMap(headersOf));
   const [first, ...others] = found;

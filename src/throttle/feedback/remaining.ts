@@ -5,9 +5,9 @@ import { listHeaders, readServerTimeMs } from "./headers.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
 /**
- * The rest of one quota of a downstream, and the time until the quota resets. Do not compute a rate from these two. For
- * example, 10,000 units may be left of a quota per 1,000 s that resets in 10 s. This does not allow 1,000 units per
- * second.
+ * The remaining units of one quota of a downstream, and the time until the quota resets. Do not compute a rate from
+ * these two numbers. For example, 10,000 units may be left of a quota per 1,000 s that resets in 10 s. This does not
+ * allow 1,000 units per second.
  */
 interface Remaining {
   /** The unit that the quota counts: `"calls"`, `"tokens"`, `"input-tokens"`, `"content-bytes"`. */
@@ -87,7 +87,7 @@ const MOST_NAMES = 1_000;
 const namesRead = new Map<string, QuotaHeader | undefined>();
 
 /**
- * Returns the rest of each quota that the headers of a response name. Never throws. It reads:
+ * Returns the remaining units of each quota that the headers of a response name. Never throws. It reads:
  *
  * - headers with `RateLimit`, `Rate-Limit`, `Limit` or `Quota` in their names; the name may also contain the vendor and
  *   the unit

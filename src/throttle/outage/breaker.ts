@@ -100,10 +100,9 @@ export interface Breaker {
     unreachable: { readonly thrown: unknown } | undefined,
   ): Omit<Blocked, "passes"> | undefined;
   /**
-   * Returns what happened after a counted failure of this job, since `sinceMs` (on
-   * `performance.now()`). `opened` is set if the breaker has opened. Otherwise `countsFor` lists
-   * the scopes that still count the failure in their row. It is empty if other jobs have succeeded
-   * since.
+   * Returns what happened after a counted failure of this job, since `sinceMs` (on `performance.now()`). `opened` is
+   * set if the breaker has opened. Otherwise `countsFor` lists the scopes that still count the failure in their row.
+   * `countsFor` is empty if other jobs have succeeded since the failure.
    */
   verdict(call: BreakerCall, sinceMs: number): Verdict;
   /** Records that a job succeeded. */

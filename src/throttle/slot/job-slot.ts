@@ -1,7 +1,7 @@
 /**
  * Shares the slot of a job with the first call that the job's handler makes through the same bucket. The handler must
  * make this call within one horizon. Without sharing, each job whose handler calls a throttled client would use two
- * slots. If the call costs more than the job, `bucket/job-slot-draws.ts` draws the rest.
+ * slots. If the call costs more than the job, `bucket/job-slot-draws.ts` draws the difference.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";

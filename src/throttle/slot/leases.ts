@@ -40,8 +40,8 @@ export interface LeaseKeeper {
   /** Returns a signal that aborts before the lease expires, if the lease cannot be renewed. */
   signalOf(lease: number): AbortSignal;
   /**
-   * Calls `listener` when that signal would abort, or immediately if the lease has expired. This is cheaper than a
-   * signal.
+   * Calls `listener` when the signal of `signalOf` would abort, or immediately if the lease has expired. A listener is
+   * cheaper than a signal.
    */
   onEnding(lease: number, listener: OnEnding): void;
   /** Resolves when all requests that release leases have ended. */

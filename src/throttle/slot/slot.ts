@@ -402,8 +402,8 @@ export function createSettling(
       const { later } = booking;
       if (later === undefined) return send(change);
       const { group, deltas, shadowDeltas, slotUs } = change;
-      // Books extra cost at the later slot. A surplus is first returned at the later slot, and the rest at the first
-      // slot.
+      // Books extra cost at the later slot. A surplus is first returned at the later slot, and what remains of it at
+      // the first slot.
       const ofLater = deltas.map((delta, index) => Math.max(delta, -later.costs[index]!));
       const rest = deltas.map((delta, index) => delta - ofLater[index]!);
       await Promise.all([

@@ -100,8 +100,8 @@ export function limitsOverWholeSeconds(decision: Decision): LimitDecision[] {
 
 /**
  * Converts a limit with a window below a second, because rounding the window up would be wrong: 1 call per 10 ms would
- * become 1 call per second. The result has the capacity per whole seconds and the rest of this capacity. If the limit
- * refuses the call, the rest stays what the limit itself has left.
+ * become 1 call per second. The result has the capacity per whole seconds, and how much of this capacity remains. If
+ * the limit refuses the call, the remaining units are those of the limit itself.
  */
 export function overWholeSeconds(
   limit: LimitDecision,

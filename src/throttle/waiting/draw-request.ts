@@ -25,8 +25,8 @@ export interface AskedSlots {
 }
 
 /**
- * The maximum number of slot requests in a bucket's first request. The rest come with the next
- * request.
+ * The maximum number of slot requests in a bucket's first request. Further slot requests come with
+ * the next request.
  */
 const FIRST_SLOT_REQUESTS = 12;
 /** The maximum number of slot requests in any request. */

@@ -59,7 +59,7 @@ export interface GroupSchedule extends Iterable<Group> {
   wake(key: string): void;
   /**
    * Call this when a notification about all keys arrives. Groups that were deferred still go after
-   * the others.
+   * all other groups.
    */
   wakeAll(): void;
   clear(): void;
@@ -172,7 +172,7 @@ export function createGroupSchedule(): GroupSchedule {
 
   /**
    * Adds, for each key, the group of the key's first call, even if that group is deferred. The
-   * store saves up for that call, and other calls get only the rest.
+   * store saves up for that call, so other calls get only the units that it does not need.
    */
   function withFirstOfKeys(groups: readonly Group[], count: number): Group[] {
     const all = new Set<Group>();

@@ -83,7 +83,9 @@ export function createBreaker(
   },
 ): Breaker {
   let state: BreakerState = { is: "closed", failures: 0 };
-  /** Requests sent before the last failure do not count as further failures. */
+  /**
+   * When the last request failed. Requests that were sent before do not count as further failures.
+   */
   let failedAtMs = -Infinity;
   /**
    * True if a request succeeded after the last probe. If false, a ready connection alone triggers

@@ -177,7 +177,7 @@ const SEEN_LANES = list({
    * room.
    */
   asideMs: int,
-  /** The total cost of these jobs, in calls of cost 1. */
+  /** The total cost of the lane's waiting jobs, in calls of cost 1. */
   calls: int,
 });
 const SEEN_HEADS = list({ key: text, weight: int, asideMs: int });
@@ -187,13 +187,13 @@ const DEADLINES = list({ id: text, key: text, before: int, inMs: int, callsBefor
 /** The state of a queue's lanes when they were read. */
 export interface LanesSeen {
   readonly lanes: Read<typeof SEEN_LANES>;
-  /** The heads of these lanes' paths. */
+  /** The parent keys of the lanes in `lanes`. */
   readonly heads: Read<typeof SEEN_HEADS>;
   /** The number of lanes that this reply omits, and the number of their jobs. */
   readonly others: { readonly lanes: number; readonly jobs: number };
   /** The number of pending jobs outside lanes: jobs without a lane, and jobs already taken from their lane. */
   readonly laneless: number;
-  /** The total cost of these jobs outside lanes, in calls of cost 1. */
+  /** The total cost of the pending jobs outside lanes, in calls of cost 1. */
   readonly lanelessCalls: number;
   /** The position of the requested job. Undefined if the queue does not contain the job. */
   readonly jobPosition: JobPosition | undefined;

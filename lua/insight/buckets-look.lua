@@ -1,5 +1,6 @@
 --[[
-  buckets-look: reads the facts about some buckets, and their state except for their limits. Changes nothing.
+  buckets-look: reads the reports, rules and overrides of some buckets, and the buckets' state without their limits.
+  Changes nothing.
 
   KEYS  [1] the beginning of all keys of the fleet
         [2…] state and outage note of each bucket, unless they are stored on other nodes

@@ -5,7 +5,8 @@
   KEYS  [1] the beginning of all keys of the fleet
   ARGV  [1] bucket  [2] id: the id of the change  [3] subject: "policy" or "pause"
         [4] is_begun: 1 if an override or a pause begins  [5] generation: the new generation of the bucket
-        [6] unconfirmed_ms: ms after which an unconfirmed change counts as made  [7] kept_ms: ms for which all is kept
+        [6] unconfirmed_ms: ms after which an unconfirmed change counts as made
+        [7] kept_ms: ms for which logs and overrides are kept
   Reply nil
 ]]
 local base, bucket, id, generation, kept_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[7]

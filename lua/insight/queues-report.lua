@@ -4,7 +4,7 @@
   KEYS  [1] the beginning of all keys of the fleet
   ARGV  [1] replica  [2] kept_ms: ms for which a queue is kept after its last report
         [3] workers: its workers as JSON; '' for none, "=" if they are unchanged
-        [4…] queues: the name of each queue, and its facts as JSON
+        [4…] queues: the name of each queue, and its declaration as JSON
   Reply nil
 ]]
 -- @include lib/now-ms

@@ -2,7 +2,8 @@
   replica-report: stores what a replica reports about itself and its buckets, and returns the overrides that have ended.
 
   KEYS  [1] the beginning of all keys of the fleet
-  ARGV  [1] replica  [2] about: its facts, as JSON  [3] alive_ms: ms for which it counts as alive
+  ARGV  [1] replica  [2] about: its host, pid, version and start, as JSON
+        [3] alive_ms: ms for which it counts as alive
         [4] step_ms: the step of the history  [5] history_kept_ms: ms for which the history is kept
         [6] kept_ms: ms for which a bucket is kept  [7] is_last: 1 for its last report, which removes its reports
         [8…] buckets: seven values for each bucket. The first two are its name, and its activity as JSON. The numbers of

@@ -176,7 +176,7 @@ local function slowed_by(fittings, now_us)
   return 0
 end
 
--- Stores the replica's position in a line, with everything that the replica waits for there. If it waits for nothing,
+-- Stores the replica's position in a line, with all amounts that the replica waits for there. If it waits for nothing,
 -- removes the position.
 local function settle_line(serving, line)
   if serving.is_try then return NO_POSITION end
@@ -237,7 +237,7 @@ local function delays_none(fitting, count)
   return true
 end
 
--- Returns the time at which this amount could start after everything ahead of it, and the number of the limit that
+-- Returns the time at which this amount could start after all amounts ahead of it, and the number of the limit that
 -- decides, from 1 on.
 local function turn_of(fitting, ahead, opens_us, all)
   local sums = NOTHING

@@ -61,9 +61,9 @@ local function deferred_by(gates, slot_us, lead_us, is_try)
   return held
 end
 
--- Returns the time at which all gates let the call start: the slot, or up to MOST_PUSHED_US from now. Otherwise
--- returns nil, then the gate that delays the call, when to draw again, and when the call may start then. The first
--- slot shows how far ahead the shared limits offer slots. This distance stays about the same later.
+-- Returns the time at which all gates let the call start: the slot, or up to MOST_PUSHED_US from now. Otherwise returns
+-- nil, then the gate that delays the call, when to draw again, and when the call may start then. The first slot shows
+-- how far ahead the shared limits offer slots: about as far as they do later.
 local function start_through(serving, gates, first_us, slot_us, until_us)
   if #gates == 0 then return slot_us end
   local is_try, now_us, start_us, are_free = serving.is_try, serving.now_us, slot_us, true

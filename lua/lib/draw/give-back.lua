@@ -11,8 +11,8 @@ local function unbook(part, slot_us, drawer)
 end
 
 -- Takes slots back, the latest first. Cancels the booking of the last booked slot. A slot with later slots becomes a
--- hole, which the next draw takes first. Lowering the level instead would book the same time twice. The parts are the
--- shared limits and those of the keys, each a scope and its costs.
+-- hole, which the next draw takes first. Lowering the level instead would book the same time twice. `parts` are the
+-- scopes of the bucket and of the keys, each with the costs of a call under its limits.
 local function take_back(bucket, parts, given)
   local now_us, can_leave_holes = bucket.clock_us, true
   -- A hole has no lease, so slots that need a lease do not become holes.

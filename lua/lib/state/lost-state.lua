@@ -5,7 +5,7 @@
 -- could block calls for a day.
 local SHORT_US = 60000000
 
--- Books everything that the limits would allow at once, as if a burst had just started.
+-- Books as much as the limits would allow at once, as if a burst had just started.
 local function use_up(scope, now_us)
   local at_us = math.max(now_us, scope.last_us)
   local drawer = { asker = '', now_us = now_us, order = 0, lease = 0 }

@@ -34,8 +34,8 @@ local function whole_at_us(scope)
   return scope.factor >= 1000 and 0 or scope.since_us + math.ceil(((1000 - scope.factor) * scope.recover_us) / 1000)
 end
 
--- True if calls must keep a greater distance than their limits require, because the rate was cut or response headers
--- ask for it.
+-- True if calls must be further apart than their limits require, because the rate was cut or response headers ask for
+-- it.
 local function keeps_gap(scope, at_us)
   return at_us < scope.gap_until_us or factor_at(scope, at_us) < 1000
 end
@@ -54,7 +54,7 @@ local function opens_at_us(scope, now_us, step_us)
   local opens_us = at_us
   if scope.paused_until_us > opens_us then opens_us = scope.paused_until_us end
   if last_us > opens_us then opens_us = last_us end
-  -- A gap applies only until gap_until_us. After that, only the limits set the distance between calls.
+  -- A gap applies only until gap_until_us. After that, only the limits set the time between calls.
   if at_us < scope.gap_until_us then opens_us = math.max(opens_us, math.min(last_us + scope.gap_us, scope.gap_until_us)) end
   if scope.factor < 1000 then opens_us = math.max(opens_us, after_cut_us(scope, at_us, step_us)) end
   return opens_us

@@ -6,8 +6,8 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] process  [3] awaited_ms: ms for which the marks last
         [4…] ids: ids of jobs
   Reply three values for each job. First its state: 0 not ended; 1 done; 2 failed; 3 cancelled before it began; -1
-        removed. Second its result as JSON, the reason for its failure, or "". Third the facts of its error as JSON,
-        or "".
+        removed. Second its result as JSON, the reason for its failure, or "". Third the code, status and causes
+        of its error as JSON, or "".
 ]]
 local completed, failed, prefix, process, for_ms = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 

@@ -1,6 +1,6 @@
 --[[
-  lanes-clear: removes the entries of deleted jobs from lanes, up to a thousand. Jobs that have joined since then
-  stay.
+  lanes-clear: removes the entries of deleted jobs from lanes, up to a thousand. Jobs that join a lane in the
+  meantime stay.
 
   KEYS  as in lanes-join
   ARGV  [1] prefix: the prefix of the queue's keys  [2] begins: 1 for the first run, 0 for the following ones

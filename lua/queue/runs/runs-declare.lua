@@ -21,7 +21,7 @@ if not fields.every and cron_ms <= now then return { string.format('%.0f', now) 
 local state = schedule.run and state_of(schedule, schedule.run)
 local had_every, has_begun = schedule.every, schedule.run and redis.call('HEXISTS', schedule.open, schedule.run) == 1
 -- This is the first write, so that a Redis with full memory rejects the whole script. After any other write, Redis
--- would accept this one and the rest.
+-- would accept this one and all later ones.
 local is_new = redis.call('HSETNX', schedule.key, 'ic', 1)
 redis.call('HDEL', schedule.key, 'every', 'offset', 'pattern', 'tz', 'data', 'opts', 'sluice:missed', 'sluice:overlap',
   'sluice:owed', 'sluice:cron')

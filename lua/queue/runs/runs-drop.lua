@@ -1,6 +1,7 @@
 --[[
   runs-drop: removes a run of a schedule that has begun and waits for its next attempt. If it is the current run, this
-  plans the next run. Planned times that have passed since then count as missed.
+  plans the next run. Planned times that have passed since the last counted time count
+  as missed.
 
   KEYS  as in runs-begin
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name  [3] id: the run's id

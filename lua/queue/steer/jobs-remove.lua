@@ -1,6 +1,6 @@
 --[[
-  jobs-remove: removes jobs with everything that is stored for them, in one step. Otherwise a half-removed job could keep
-  its id and its dedupeId forever. Jobs in another state, and the next runs of recurring jobs, stay.
+  jobs-remove: removes jobs with all their data, in one step. Otherwise a half-removed job could keep its id and its
+  dedupeId forever. Jobs in another state, and the next runs of recurring jobs, stay.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] the schedules: zset  [8] active
         [9…] the jobs that have ended, one zset of ids per outcome, all BullMQ's
@@ -18,7 +18,8 @@ local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 lanes.prioritized = KEYS[6]
 local schedules, active, state = KEYS[7], KEYS[8], ARGV[2]
 
--- Removes a job from the list or set that contains it. Returns the name of that place; nil if the job stays there.
+-- Removes a job from the list or set that contains it. Returns the name of this list or set; nil if the job stays in
+-- it.
 local function take_out(id, key, schedule)
   for at = 9, #KEYS do
     if redis.call('ZREM', KEYS[at], id) == 1 then return 'ended' end

@@ -54,7 +54,7 @@ function noRedis(): InvalidOptionError {
   return new InvalidOptionError({ where: "sluice", option: "--redis", value: undefined, remedy });
 }
 
-/** Replaces hints about options in code, because the command line has a fixed timeout. */
+/** Replaces the advice to raise an option in code, because the command line has a fixed timeout. */
 export function inOwnWords(text: string): string {
   return text.replace("or raise storeTimeoutMs", "or name another with --redis");
 }

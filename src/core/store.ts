@@ -61,7 +61,9 @@ interface OutageNote {
  */
 export const OUTAGE_KEPT_MS = 60_000;
 
-/** The value for `drewUs` after an outage in which calls passed without Redis. */
+/**
+ * The value of `drewUs` for a store that missed earlier calls of this process: a stand-in, or Redis after an outage.
+ */
 export const DREW_ELSEWHERE_US: number = 2 ** 52;
 
 /**

@@ -337,7 +337,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     ownDigests.add(digest);
     if (answer.verdict === "wait") return SOON_MS;
     if (answer.verdict === "apply") {
-      // The unreachable server may be reachable again.
+      // The server that was unreachable at compile time may be reachable again.
       if (known !== undefined && unreachable !== undefined) compiled = await compileNow(of);
       for (const name of pending) {
         // Buckets that were declared during the compilation stay pending.

@@ -18,7 +18,7 @@ export function addDoctor(program: Command, io: Io): void {
     .description("checks Redis: version, memory, eviction, persistence, clock and latency")
     .addHelpText("after", "\nExample: sluice doctor")
     .action(async (_options: object, command: Command) => {
-      // Create a sluice, because it reads the address as every other command does.
+      // Create a sluice, because it reads the address of Redis as every other command does.
       await withSluice(command, io, async () => {
         const findings = await examine(globalsOf(command, io).redis!);
         print(command, io, findings, describe);

@@ -135,7 +135,7 @@ async function enqueueLines({
     number += 1;
     if (number < from || text.trim() === "") continue;
     const line = await readLine(text, { number, run }).catch(async (error: unknown) => {
-      // Store the lines before this one.
+      // Store the jobs of the valid lines before the invalid one.
       await flush();
       io.err(`${goOn(number)}\n`);
       throw error;

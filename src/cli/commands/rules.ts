@@ -137,7 +137,10 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
   );
 }
 
-/** Compares all entries of the file and of the active rules with what applies now. */
+/**
+ * Compares all entries of the file and of the active rules with the policies and settings that
+ * apply now.
+ */
 async function differences(sluice: Sluice, rules: Rules): Promise<readonly Difference[]> {
   const { insight } = partsOf("sluice rules", sluice);
   const before = await insight.ruledNames();

@@ -255,7 +255,7 @@ function windowed(
 function mostOf({ kind, count, periodUs }: Pick<Limit, "kind" | "count" | "periodUs">): number {
   const { isRate, doesDrain, doesRenew } = ruleOf(kind);
   if (!isRate) return MOST_AT_ONCE;
-  // Such a limit counts only units, never units × time.
+  // A limit that renews in windows counts only units, never units × time.
   if (doesRenew === true) return MOST;
   if (doesDrain !== true) return Math.floor(MAX_LEVEL / periodUs / 2);
   // The highest level that a draw can store is the sum of a full burst, a full horizon, and one call that is charged

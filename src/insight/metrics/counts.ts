@@ -20,7 +20,7 @@ import {
  * buckets with the most waiting callers.
  */
 export const MOST_NAMES = 1_000;
-/** The label value that all further values share. */
+/** The label value that replaces all values after the first thousand. */
 export const OTHER = "other";
 
 export type Labels = Readonly<Record<string, string>>;

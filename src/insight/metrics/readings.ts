@@ -18,7 +18,10 @@ export interface ReadingsParts<Facts> {
  * The time after which reading stops if no caller asks. Scrapes are usually at most a minute apart.
  */
 const ASKED_MS = 90_000;
-/** Limits reading to one tenth of the time. */
+/**
+ * The pause after a read is this many times as long as the read, so that reads take at most a tenth
+ * of the time.
+ */
 const LEAST_REST = 10;
 
 export function createReadings<Facts>(parts: ReadingsParts<Facts>): Readings<Facts> {

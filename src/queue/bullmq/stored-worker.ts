@@ -115,7 +115,7 @@ export function createStoredWorker<Data, Result>(
       ),
   );
   const letFollow = (id: string, dedupeId: string): Promise<void> =>
-    // If this fails, the following job becomes due by itself within ten seconds.
+    // If this request fails, the job that follows becomes due by itself within ten seconds.
     connection.letFollow({ queue, id, dedupeId }).then(wait.lookSoon, () => undefined);
   const { lookSoon } = wait;
   fetchBy(stored as unknown as Insides, fetcher, {

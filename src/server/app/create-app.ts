@@ -71,8 +71,8 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
 }
 
 /**
- * Only these routes reject unknown query parameters. On other routes, scrapers, health checks and
- * browsers add custom parameters.
+ * Matches the routes that reject unknown query parameters. On other routes, scrapers, health checks
+ * and browsers add custom parameters.
  */
 const OF_THIS_SERVER = /^\/(?:api\/v1|v1\/(?:buckets|slots|queues|draw))(?:\/|$)/;
 const NO_QUERY = { type: "object", additionalProperties: false, properties: {} } as const;

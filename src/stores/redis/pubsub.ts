@@ -1,6 +1,6 @@
 /**
- * The messages that replicas publish to each other: a lease became free for an asker, or a bucket
- * changed.
+ * The messages that replicas publish to each other: a lease became free for a replica, called an
+ * asker, or a bucket changed.
  */
 import type { Cluster, Redis } from "ioredis";
 import type { Wake } from "../../core/store.ts";
@@ -11,8 +11,8 @@ import { wakeChannel } from "./scripts/bucket/leases.ts";
 /** Receives Redis messages for the askers of one process. */
 export interface Notifications {
   /**
-   * Calls `wake` for each message to this asker, and for each change of a bucket, until the
-   * notifications are closed.
+   * Calls `wake` for each message to this asker, and for each change of a bucket, until `close` is
+   * called.
    */
   listen(asker: string, wake: Wake): void;
   /** Call this at each draw. Without draws, the subscriptions are checked less often. */

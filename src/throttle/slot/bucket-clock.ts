@@ -20,7 +20,7 @@ export function createBucketClock(): BucketClock {
   };
 }
 
-/** The length of a window. The minimum covers the current window and the previous one. */
+/** The length of a window of samples. The minimum covers the current window and the previous one. */
 const WINDOW_MS = 1_000;
 
 /** Computes the minimum of all samples in the current and the previous second. */

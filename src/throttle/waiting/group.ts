@@ -81,7 +81,7 @@ export class Group {
    */
   hasImpatient = false;
   /**
-   * The key, or head of the key, that last delayed these calls. Undefined if none delayed them.
+   * The key, or the parent key, that last delayed these calls. Undefined if no key delayed them.
    * Only the pacer writes this field.
    */
   heldBy: string | undefined;

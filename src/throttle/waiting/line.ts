@@ -14,8 +14,8 @@ export interface Waiter {
    */
   readonly lane?: string | undefined;
   /**
-   * The weights of the heads of the caller's lane, the widest first. A weight is the number of
-   * turns per round. Defaults to 1 for each head.
+   * The weights of the heads of the caller's lane, the widest first and the lane itself last. A
+   * weight is the number of turns per round. Each weight defaults to 1.
    */
   readonly laneWeights?: readonly number[] | undefined;
   /**

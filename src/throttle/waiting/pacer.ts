@@ -422,7 +422,7 @@ export function createPacer(options: PacerOptions): Pacer {
       const { group } = caller;
       const isFirst = group.line.head === caller;
       dispatcher.leave(caller);
-      // The store saved up for this caller. The callers behind it can use that now.
+      // The store may have saved up units for this caller. The callers behind it can use these units now.
       askTimes.callerLeft(caller);
       const isDeferred = isFirst && group.notBeforeMs > 0;
       if (isDeferred) for (const { key } of group.scopes) schedule.wake(key);

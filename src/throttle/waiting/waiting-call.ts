@@ -20,8 +20,8 @@ export interface WaitOptions extends ObservedDrawCall {
    */
   readonly lane?: string | undefined;
   /**
-   * The weights of the lane's heads, the widest first. A weight is the number of turns per round.
-   * Defaults to 1 for each head.
+   * The weights of the lane's parent keys and of the lane itself, the widest first. A weight is the
+   * number of turns per round. Each weight defaults to 1.
    */
   readonly laneWeights?: readonly number[] | undefined;
   /** The slot that the call's job has already drawn. The call waits only for the cost that exceeds it. */
@@ -34,7 +34,7 @@ export interface WaitOptions extends ObservedDrawCall {
 export class NoRoomYet {
   /** Ms until the call's key may have room. */
   readonly roomInMs: number;
-  /** The key without room: the call's key, or a head of that key. */
+  /** The key without room: the call's key, or a parent of that key. */
   readonly of: string | undefined;
 
   constructor(roomInMs: number, { heldBy }: Pick<Group, "heldBy">) {

@@ -5,7 +5,10 @@
  * decodes anything that may be base64 or hex.
  */
 
-/** A text, with the position of each character in the reply. */
+/**
+ * The decoded text of some bytes, such as a reply, with the position of each character in these
+ * bytes.
+ */
 interface View {
   readonly text: string;
   readonly starts: readonly number[];

@@ -41,7 +41,7 @@ export interface AddedJob {
   readonly priority: number;
   /**
    * True if the job joins its key's lane immediately. `weights` then sets the weights of the lane
-   * and of the heads above it.
+   * and of its parent keys.
    */
   readonly isParked: boolean;
   readonly weights: LaneJob["weights"];

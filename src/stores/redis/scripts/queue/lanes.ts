@@ -31,8 +31,8 @@ export const prefix = from(baseOf);
 export interface LaneJob {
   readonly id: string;
   /**
-   * The new weights of the job's lane and of the heads above it, the widest first. If undefined,
-   * the weights stay unchanged.
+   * The new weights of the parent keys of the job's lane and of the lane itself, the widest first.
+   * If undefined, the weights stay unchanged.
    */
   readonly weights?: readonly number[] | undefined;
   /**
@@ -40,10 +40,7 @@ export interface LaneJob {
    * no room.
    */
   readonly roomInMs?: number | undefined;
-  /**
-   * The part of the job's key that has no room: a head of the key's path. If undefined, the whole
-   * key has no room.
-   */
+  /** The parent of the job's key that has no room. If undefined, the job's own key has no room. */
   readonly aside?: string | undefined;
   /**
    * If true, moves a job in its lane behind all other jobs of its priority. A job outside the lane

@@ -197,7 +197,7 @@ export const steeringScripts = {
       parked: from(({ parked }: OnShelf) =>
         parked === undefined ? "" : parked === "below" ? parked : parked ? "lane" : "free",
       ),
-      /** The jobs' key, or a head of the key's path. */
+      /** The jobs' key, or a parent of that key. */
       key: optional(text),
       name: optional(text),
     },

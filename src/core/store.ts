@@ -116,13 +116,13 @@ export interface SlotRequest {
   /** The priority as a number. 0 is the most urgent. */
   readonly rank: number;
   /**
-   * True if one of these calls has a deadline. The reply then says when their key has room, even if a shared limit
-   * delays them.
+   * True if one of the calls has a deadline. The reply then says when their key has room, even if a shared limit delays
+   * them.
    */
   readonly isBounded: boolean;
   /**
-   * The times when the first, the second and the last of these calls began to wait, in µs on the bucket's clock. 0
-   * means now.
+   * The times when the first, the second and the last call of this slot request began to wait, in µs on the bucket's
+   * clock. 0 means now.
    */
   readonly sinceUs: number;
   readonly nextSinceUs: number;
@@ -221,7 +221,7 @@ export interface Granted {
   readonly soonestUs: number;
   /** If the draw is a try, the status of each limit, in the order of the costs. */
   readonly statuses: readonly LimitStatus[];
-  /** The error with which these calls fail if no store can serve them now. */
+  /** The error with which the calls of the slot request fail if no store can serve them now. */
   readonly refusal?: Error | undefined;
 }
 

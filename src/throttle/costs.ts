@@ -186,7 +186,7 @@ export interface CallTerms {
   readonly shadowCosts: readonly number[] | undefined;
   /** The owner of each of `limits`: the bucket, or a level of its keys. */
   readonly whose: readonly LimitOwner[];
-  /** The text of the policy that these limits come from. */
+  /** The text of the policy that `limits` come from. */
   readonly text: string;
   /** True if the calls hold leases while they run, because of a concurrency limit. */
   readonly hasLeases: boolean;

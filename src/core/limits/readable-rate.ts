@@ -63,7 +63,7 @@ type AreDigits<Text extends string> = Text extends `${Digit}${infer Rest}`
 /** True for a unit of time, with or without a number in front. */
 type IsTime<Text extends string> =
   Trim<Text> extends TimeUnit ? true : true extends IsCountOf<Trim<Text>, TimeUnit> ? true : false;
-/** True for a number followed by one of these units. */
+/** True for a number followed by a unit of time, such as `5min`. */
 type IsCountOf<Text extends string, Unit extends TimeUnit> = Unit extends TimeUnit
   ? Text extends `${infer Count}${Unit}`
     ? IsCount<WithoutSpaceAfter<Count>>

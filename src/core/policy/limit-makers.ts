@@ -282,8 +282,8 @@ const NAMES = new Set([
 const LONGEST_LABEL = 100;
 
 /**
- * True if one of these functions could have created the value. Limits from other replicas arrive through Redis, so they
- * need this check.
+ * True if one of the functions that create limits could have created the value. Limits from other replicas arrive
+ * through Redis, so they need this check.
  */
 export function isLimit(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;

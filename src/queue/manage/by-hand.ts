@@ -140,7 +140,7 @@ export function createSettingByHand(parts: {
   const { queue, access, lanes, log, settings, isSettable, inverseOfPause } = parts;
   const byHand = (): Promise<HandSettings> => access.ask(() => lanes.byHand({ queue }));
 
-  /** Reads the active values of these settings. */
+  /** Reads the active values of the named settings. */
   async function factsOf(names: readonly string[]): Promise<Values> {
     settings.forget();
     const { settings: all } = await settings.status();

@@ -23,7 +23,7 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
     forceCloseConnections: "idle",
     ...(keepAliveTimeoutMs !== undefined && { keepAliveTimeout: keepAliveTimeoutMs }),
     ...(trustProxy !== undefined && { trustProxy: proxiesOf(trustProxy) }),
-    // These two handlers cover errors that occur before a route is found, or before there is a
+    // The next two handlers cover errors that occur before a route is found, or before there is a
     // request.
     frameworkErrors: (error, _request, reply) => sendProblem(reply, problemOf(error)),
     clientErrorHandler: rejectUnparsed,

@@ -54,7 +54,7 @@ export function whenOver(raw: ServerResponse, act: (isHungUp: boolean) => void):
     }
     act(!raw.writableFinished);
   }
-  // This event is emitted only once per response.
+  // A response emits "close" only once.
   raw.on("close", end);
   // Remove the listener limit, because any number of responses may wait behind each other.
   if (isQueued) socket.setMaxListeners(0).on("close", end);

@@ -277,7 +277,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
     if (before === undefined) remember(successesBefore, member, scope.successes);
     failedInRow.add(member);
     if (failedInRow.size < failures) return false;
-    // Forgets the failures of these jobs, because the downstream caused them.
+    // Forgets the failures of the jobs in the row, because the downstream caused them.
     for (const each of failedInRow) successesBefore.delete(each);
     failedInRow.clear();
     openFor(scope, firstMs, nowMs, nowMs);

@@ -28,8 +28,8 @@ export interface LeaseKeeper {
   /** Stores two numbers from a reply: how many free leases no call waits for, and how many replicas draw. */
   learnSpare(spare: number, alive: number): void;
   /**
-   * Passes on a free lease that the store offered but that these calls cannot use. The store then wakes other processes
-   * that wait for a lease.
+   * Passes on a free lease that the store offered but that the calls of `group` cannot use. The store then wakes other
+   * processes that wait for a lease.
    */
   passOn(group: LeaseHolder): void;
   /**
@@ -99,7 +99,7 @@ const RENEW_AT = 1 / 3;
  */
 const WARN_AT = 0.9;
 
-/** While there are spare leases, all leases that end within this time are released in one request. */
+/** While leases are spare, all calls that end within this time release their leases in one request. */
 const GATHER_MS = 25;
 /** The fraction of the spare leases that all replicas together may hold back, to release them in one request. */
 const HELD_BACK_PART = 1 / 4;

@@ -15,8 +15,8 @@ import { createStaleCheck } from "./lateness.ts";
 export interface AskTimes {
   /**
    * Returns when to send the next request. Infinity if every caller has a slot and no lookup is
-   * requested. While this process holds a slot that starts at `lastSharedSlotMs` or earlier, new
-   * callers of all groups are gathered into one request.
+   * requested. Until shortly before `lastSharedSlotMs`, new callers of all groups are gathered into
+   * one request.
    */
   nextAtMs(nowMs: number, hasLookups: boolean, lastSharedSlotMs: number): number;
   /**

@@ -186,13 +186,13 @@ export interface EarlyRejection {
   /** Returns the groups that the next request looks up. */
   next(): ReadonlySet<Group>;
   /**
-   * Call this when a reply included these groups. `isVoid` is true if a change notification arrived
+   * Call this when a reply included `groups`. `isVoid` is true if a change notification arrived
    * after the request was sent, so the reply is outdated.
    */
   onReply(groups: readonly Group[], isVoid: boolean): void;
   /**
-   * Marks these groups for `refuse`. Marks all groups if the reply moved the bucket's own start
-   * time past a deadline.
+   * Marks `groups` for the next `refuse`. Marks all groups if the reply moved the bucket's own
+   * start time past a deadline.
    */
   check(groups: Iterable<Group>): void;
   /** Rejects the waiting callers that cannot start before their deadline. */

@@ -89,7 +89,10 @@ export const MANY = 200;
 export function createGroupSchedule(): GroupSchedule {
   const all = new Set<Group>();
   const byKey = new Map<string, Set<Group>>();
-  /** Every group that has a caller without a slot is in exactly one of these two heaps. */
+  /**
+   * Every group that has a caller without a slot is in exactly one of the heaps `free` and
+   * `deferred`.
+   */
   const free = createHeap(comesBefore);
   const deferred = createHeap((a: Group, b: Group) => a.notBeforeMs < b.notBeforeMs);
   /** The deferred groups, ordered by when they were last asked for. */

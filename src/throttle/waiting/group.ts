@@ -81,15 +81,15 @@ export class Group {
    */
   hasImpatient = false;
   /**
-   * The key, or the parent key, that last delayed these calls. Undefined if no key delayed them.
-   * Only the pacer writes this field.
+   * The key, or the parent key, that last delayed the group's calls. Undefined if no key delayed
+   * them. Only the pacer writes this field.
    */
   heldBy: string | undefined;
   /** A lower bound of the deadlines of this group's callers, on `performance.now()`. */
   leastUntilMs: number = Infinity;
   /** When the newest caller of this group arrived, on `performance.now()`. */
   newestSinceMs = 0;
-  /** The latest reply about these calls. Only `early-rejection.ts` writes it. */
+  /** The latest reply about the group's calls. Only `early-rejection.ts` writes it. */
   cachedReply: CachedReply | undefined = undefined;
   #line: Line<Caller> | undefined;
   #held: HeldSlots | undefined;
@@ -115,7 +115,7 @@ export class Group {
    * group.
    */
   readonly wasNotified: boolean = false;
-  /** The number of the limit that last delayed these calls, as in `Granted`. */
+  /** The number of the limit that last delayed the group's calls, as in `Granted`. */
   readonly bindsAt: number = 0;
 
   constructor(

@@ -314,7 +314,7 @@ export function createPacer(options: PacerOptions): Pacer {
     refund(group, slots);
   }
 
-  /** Returns when to ask for the key of these calls again. 0 allows any time. */
+  /** Returns when to ask for a key again, according to the reply about its calls. 0 allows any time. */
   function keyTimeMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
     if (notBeforeUs === 0) return 0;
     if (notBeforeUs < Infinity) return notBeforeUs / 1_000 + offsetMs;

@@ -237,8 +237,8 @@ export function deliver(
         if (code < 200) return;
         status = code;
         retryAfterMs = waitOf(given);
-        // These replies have no body. Some servers send a body nevertheless, and a 205 may not say
-        // where that body ends.
+        // A 204 and a 205 have no body. Some servers send a body nevertheless, and a 205 may not
+        // say where that body ends.
         if (code === 204 || code === 205) complete();
         if (code === 205) answering.abort(new Error("a 205 has no body"));
       },

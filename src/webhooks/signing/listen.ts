@@ -56,7 +56,7 @@ export async function listen(
     const chunks: Buffer[] = [];
     let length = 0;
     try {
-      // This loop rejects if the sender closes its connection early.
+      // Reading the body rejects if the sender closes its connection early.
       for await (const chunk of request as AsyncIterable<Buffer>) {
         length += chunk.length;
         if (length > MOST_BYTES) break;

@@ -142,7 +142,7 @@ function standardOf(
 }
 
 function hmacHex(key: SigningKey, text: string): string {
-  // All secrets of these styles are shared.
+  // The styles that sign with HMAC have only shared secrets.
   const { bytes } = key as Extract<SigningKey, { half: "shared" }>;
   return createHmac("sha256", bytes).update(text).digest("hex");
 }

@@ -89,7 +89,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     return latest.seen;
   }
 
-  /** True if another job may still fail, and its failure would count in one of these scopes. */
+  /** True if another job may still fail, and its failure would count in one of the given scopes. */
   async function mayOthersFail(job: BreakerCall, scopes: Verdict["countsFor"]): Promise<boolean> {
     const isOther = (key: string | undefined): boolean =>
       (scopes.includes("key") && key === job.key) ||

@@ -3,7 +3,7 @@ import type { Cluster, Redis } from "ioredis";
 import { onClosed } from "./closing.ts";
 
 const RETRY_MS = 100;
-/** In these states, ioredis continues to connect by itself. */
+/** The states of a client in which ioredis continues to connect by itself. */
 const UNDER_WAY = new Set(["connecting", "connect", "ready", "reconnecting"]);
 
 /**

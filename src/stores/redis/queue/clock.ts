@@ -61,7 +61,7 @@ const MOST_APART_MS = 1_000;
 interface Known {
   readonly leastMs: number;
   readonly mostMs: number;
-  /** When these bounds were learned, on `performance.now()`. */
+  /** When the bounds were learned, on `performance.now()`. */
   readonly atMs: number;
   /** How far this process's wall clock was ahead of `performance.now()` at that time. */
   readonly wallAheadMs: number;

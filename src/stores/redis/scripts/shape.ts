@@ -124,7 +124,7 @@ function isEmpty(reply: unknown): boolean {
   return reply === "" || reply === null || reply === undefined;
 }
 
-/** One of these values, encoded as a number: the value's index plus `first`. */
+/** One of `values`, encoded as a number: the value's index plus `first`. */
 export function oneOf<const Value>(values: readonly Value[], first = 0): Reader<Value> {
   return { read: (reply) => values[Number(reply) - first]! };
 }

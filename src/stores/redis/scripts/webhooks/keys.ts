@@ -40,7 +40,7 @@ export function hookKey<Key extends HookKey>(key: Key, of: QueueName & HookNames
   return hookBase(of) + key + names.join("");
 }
 
-/** Returns a function that creates these Redis keys from the names in its input. */
+/** Returns a function that creates the Redis keys in `keys` from the names in its input. */
 export function hookKeys<Key extends HookKey>(
   ...keys: readonly Key[]
 ): (of: QueueName & HookNames<Key>) => readonly string[] {

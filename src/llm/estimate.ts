@@ -1,6 +1,6 @@
 /**
  * Estimates the number of tokens in a text without a vocabulary. The estimate is based on the form
- * and script of the parts of the text.
+ * and script of the text's words and signs.
  */
 
 /** A function that counts the tokens of a text, such as `countTokens` of gpt-tokenizer. */

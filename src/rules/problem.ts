@@ -4,7 +4,7 @@ import { InvalidOptionError } from "../core/errors.ts";
 export type Path = readonly (string | number)[];
 
 export interface Problem {
-  /** The path to the value: `["buckets", "api", "rate"]`. */
+  /** The path to the invalid value: `["buckets", "api", "rate"]`. */
   readonly path: Path;
   readonly value: unknown;
   readonly remedy: string;

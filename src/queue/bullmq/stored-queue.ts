@@ -49,7 +49,7 @@ export interface StoredAccess {
    * was free.
    */
   holdDedupeId(dedupeId: string, id: string): Promise<boolean>;
-  /** Makes `open` also wait for this promise, which must settle within the time limit and never reject. */
+  /** Makes `open` also wait for `beginning`, which must settle within the time limit and never reject. */
   waitFor(beginning: Promise<void>): void;
   close(): Promise<void>;
 }

@@ -36,7 +36,7 @@ export interface SentCall {
   readonly learned: () => Promise<ReadonlyMap<string, number>>;
 }
 
-/** A finished call as the bucket's `settle` function receives it, after the result. */
+/** A finished call. The bucket's `settle` function receives it as its second argument, after the call's result. */
 export interface AnsweredCall extends SentCall {
   /** The estimated cost that was drawn for the call. */
   readonly cost: Cost | undefined;

@@ -64,7 +64,10 @@ const MOST_DESCRIPTORS = 1_000;
 const MOST_LIMITS = 1_000;
 /** The units of limits, in the order of `RateLimitUnit` from 1. */
 const UNITS = ["1s", "1min", "1h", "1d"] as const;
-/** The most names in the cache. It must be bounded, because clients may choose the names. */
+/**
+ * The most bucket names that `warned` remembers. There is a bound, because clients may choose the
+ * names.
+ */
 const MOST_WARNED = 1_000;
 
 export function createRateLimits({ declare, found, log, options }: RateLimitParts): RateLimits {

@@ -4,8 +4,9 @@
 
   KEYS  [1] the beginning of all keys of the fleet
   ARGV  [1] version: the version of the rules  [2] changed_at_ms: when their file was changed, in ms since 1970
-        [3] digest: their digest  [4] about: their file and its reader, as JSON  [5] replica: the process that offers them
-        [6] claim_ms: ms for which it may apply them  [7] kept_ms: ms for which they are kept
+        [3] digest: their digest  [4] about: their file and its reader, as JSON
+        [5] replica: the process that offers them  [6] claim_ms: ms for which it may apply them
+        [7] kept_ms: ms for which they are kept
   Reply "apply", "wait", "done" or "older", and the rules that were active before, or ''
 ]]
 local base, version, changed_ms, digest = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]

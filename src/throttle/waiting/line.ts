@@ -109,8 +109,8 @@ interface Queue extends Lanes {
 
 /**
  * Creates a line with a doubly linked list for each priority, so that push, shift and remove take
- * constant time. The first names of the callers' lanes take turns, such as `acme` of `["acme",
- * "endpoint-7"]`. Lanes with the same first name share its turns.
+ * constant time. The first names of the callers' lanes take turns, and lanes with the same first
+ * name share its turns. The first name of `["acme", "endpoint-7"]` is `acme`.
  */
 export function createLine<W extends Waiter>(): Line<W> {
   const queues = new Map<Priority, Queue>(

@@ -12,16 +12,18 @@
         [3] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us since_us lease_order.
             (how: 1 for a try; plus 2 if a lost bucket starts full.)
             Then terms, see lib/request/request, keys {limits}, 1 if there are shadows, and their {limits}
-        [4] numbers: classes {costs, costs under each shadow}, slot requests {class wanted rank is_bounded since_us
-            next_since_us last_since_us, keys of the call, the widest first {number, below 0 if since_us lease_order follow}}
+        [4] numbers: classes {costs, costs under each shadow}, slot requests {class wanted rank how since_us
+            next_since_us last_since_us, keys of the call, the widest first {number, below 0 if since_us lease_order follow}}.
+            (how: 1 if bounded; plus 2 if the calls reserve their cost under budgets.)
         [5..] per slot request: its name
-  Reply { numbers, new_text }
+  Reply { numbers, new_text, notes }
         numbers, packed as doubles: now_us generation version alive source turn_us since_us lease_order closed_until_us
         closed_by spare_leases.
         Then per slot request: run_count run_at_us run_excess not_before_us binds_at soonest_us, per key: 0 (-1: the
         position is unchanged) turn_us since_us lease_order, slots {us}. If the rest is empty, only -1 not_before_us
         binds_at.
-        Then for a try, per slot request and limit: remaining reset_us next_us. -1 means that the time is unknown
+        Then for a try, per slot request and limit: remaining reset_us next_us. -1 means that the time is unknown.
+        notes: about budgets, if there is something to report: see notes_of in lib/limits/budgets/spent
 ]]
 -- @include lib/fast/plain-draw
 -- @include lib/now

@@ -3,7 +3,7 @@
 
   KEYS  as in slots-draw, with the keys of the slot request
   ARGV  [1] asker  [2] the policy's text  [3] name of the slot request
-        [4] numbers: pinned_us generation, the asker's since_us and lease_order, terms, keys, the same for each, costs,
+        [4] numbers: pinned_us generation, 1 if the slots reserve their cost under budgets, the asker's since_us and lease_order, terms, keys, the same for each, costs,
             slots {us, latest first}
   Reply 1 if the bucket was known, else 0
 ]]
@@ -22,7 +22,7 @@
 
 local asker, text, name, next_number = ARGV[1], ARGV[2], ARGV[3], numbers_of(ARGV[4])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
-local server_us, generation = now_us(next_number()), next_number()
+local server_us, generation, reserves = now_us(next_number()), next_number(), next_number() == 1
 local since_us, lease_order = next_number(), next_number()
 local terms, keys = read_frame(next_number, text)
 for _, key in ipairs(keys or {}) do key.since_us, key.lease_order = next_number(), next_number() end
@@ -64,7 +64,7 @@ for index, key in ipairs(keys) do
 end
 
 if generation == bucket.generation then
-  take_back(bucket, known, { name = name, asker = asker, next_number = next_number })
+  take_back(bucket, known, { name = name, asker = asker, reserves = reserves, next_number = next_number })
 end
 save_bucket(KEYS[1], bucket)
 for _, key in ipairs(keys) do

@@ -12,6 +12,7 @@ import { namedOf, type Key, type NamedKeys } from "./key-path.ts";
 /** The `code` of every error of this package. `docs/reference/errors.md` explains each code. */
 export type ErrorCode =
   | "ERR_INVALID_OPTION"
+  | "ERR_BUDGET_SPENT"
   | "ERR_COST_TOO_LARGE"
   | "ERR_WAIT_TOO_LONG"
   | "ERR_LINE_FULL"
@@ -140,6 +141,51 @@ export class CostTooLargeError extends SluiceError<CostTooLargeError> {
         `its limit of ${facts.limitedBy} allows at most ${facts.maxCost} at once. ` +
         `Split the call, or raise the burst, max or capacity of the limit to at least ${facts.cost}.`,
       facts,
+    );
+  }
+}
+
+/**
+ * Thrown when a call does not fit into the rest of a budget. The call was not started. A call with a smaller cost may
+ * still pass.
+ */
+export class BudgetSpentError extends SluiceError<BudgetSpentError> {
+  override readonly name = "BudgetSpentError";
+  readonly code = "ERR_BUDGET_SPENT";
+  declare readonly bucket: string;
+  declare readonly key: Key | undefined;
+  /** The named keys of the call. Undefined if the call has a single key or none. */
+  declare readonly keys: NamedKeys | undefined;
+  /** The budget: `"500/month usd"`. If keys have several levels or names, the text includes the level or name. */
+  declare readonly limitedBy: string;
+  /** `"bucket"` for a budget of the whole bucket, `"key"` for a per-key budget. For named keys, the name of the key. */
+  declare readonly scope: string;
+  /** The level of the key path that the budget belongs to, from `0`. Undefined for a budget of the bucket. */
+  declare readonly level: number | undefined;
+  /** The unit of the amounts below: `"usd"`. */
+  declare readonly unit: string;
+  /** The estimated cost of the call: `0.42`. */
+  declare readonly cost: number;
+  /** The amount of the period, with what was carried over and granted: `500`. */
+  declare readonly amount: number;
+  /** The part of the amount that is spent or reserved: `499.8`. */
+  declare readonly spent: number;
+  /** When the next period begins. For rolling days: when the call fits again. */
+  declare readonly resetsAt: Date;
+  /** Milliseconds until `resetsAt`. If the call costs more than a whole period allows, the value is an estimate. */
+  declare readonly retryAfterMs: number;
+  /** The HTTP status with which a server refuses the call: `429`. */
+  declare readonly httpStatus: 402 | 429;
+
+  constructor(
+    facts: Omit<FactsOf<BudgetSpentError>, "key" | "keys"> & { key: string | undefined },
+  ) {
+    const { bucket, limitedBy, unit, cost, amount, spent, resetsAt } = facts;
+    super(
+      `A call that costs ${cost} ${unit} does not fit into the budget ${limitedBy} of bucket "${bucket}": ` +
+        `${spent} of ${amount} ${unit} is spent. Raise the budget, grant more with bucket.grant(), ` +
+        `or wait until ${resetsAt.toISOString()}.`,
+      { ...facts, ...namedOf(facts.key) },
     );
   }
 }

@@ -13,17 +13,22 @@ export interface Store {
   draw(request: DrawRequest): Promise<Drawn>;
   /** Returns unused slots to the store, and removes the replica from the line of waiting replicas. */
   giveBack(request: ReturnRequest): Promise<void>;
-  settle(request: SettleRequest): Promise<void>;
+  settle(request: SettleRequest): Promise<Settled | undefined>;
   /**
    * Records the state of a slot that an HTTP server granted to a caller, and returns the previous state. In the same
    * step, the first settlement books the actual cost. A slot that has ended does not change.
    */
-  noteSlot(note: SlotNote, settling?: SettleRequest): Promise<SlotNoted>;
+  noteSlot(note: SlotNote, settling?: SettleRequest): Promise<SlotNoted & Settled>;
   /** Extends leases by one period from now. Returns the ids of the leases that had already expired. */
   renew(request: LeasesRequest): Promise<readonly number[]>;
   release(request: LeasesRequest): Promise<void>;
   steer(request: SteerRequest): Promise<Steered>;
   peek(request: ScopesRequest): Promise<Peeked>;
+  budgets(request: BudgetsRequest): Promise<Budgets>;
+  /**
+   * Returns the keys of a bucket that have balances, encoded. An undefined key stands for the bucket itself.
+   */
+  keysWithBudgets(bucket: string): Promise<readonly (string | undefined)[]>;
   /** Starts to call `wake` when a lease is free for this replica, or when a bucket has changed. */
   listen(asker: string, wake: Wake): void;
   /** Adds samples of the ratio of actual to estimated cost. Returns the mean ratio for each name, in millionths. */
@@ -120,6 +125,8 @@ export interface SlotRequest {
    * them.
    */
   readonly isBounded: boolean;
+  /** True if the calls reserve their cost under budgets until they settle it. */
+  readonly reserves?: boolean | undefined;
   /**
    * The times when the first, the second and the last call of this slot request began to wait, in µs on the bucket's
    * clock. 0 means now.
@@ -221,8 +228,29 @@ export interface Granted {
   readonly soonestUs: number;
   /** If the draw is a try, the status of each limit, in the order of the costs. */
   readonly statuses: readonly LimitStatus[];
+  /** What the budget holds that the first call without a slot does not fit into. `bindsAt` is its number. */
+  readonly spent?: SpentBudget | undefined;
   /** The error with which the calls of the slot request fail if no store can serve them now. */
   readonly refusal?: Error | undefined;
+}
+
+/** The balance of a budget in which a call does not fit, in millionths of its unit. */
+export interface SpentBudget {
+  /** What is spent and reserved in the current period. */
+  readonly spent: number;
+  /** The amount of the period, with what was carried over and granted. */
+  readonly total: number;
+  /** The time at which the budget has room again, in µs: the end of the period, or for rolling days of the first ones. */
+  readonly endUs: number;
+}
+
+/** A part of a budget's amount that was reached for the first time in a period. Amounts are in millionths. */
+export interface CrossedBudget extends SpentBudget {
+  /** The encoded key that the budget belongs to. Undefined for a budget of the bucket. */
+  readonly key: string | undefined;
+  readonly limit: Limit;
+  /** The part: 0.8. */
+  readonly part: number;
 }
 
 /** A series of evenly spaced slots, encoded as five numbers. */
@@ -270,6 +298,8 @@ export interface DrawReply {
   readonly closedBy: number;
   /** The number of leases that stay free in the bucket even when all waiting calls have leases. */
   readonly spareLeases: number;
+  /** The parts of budgets that this draw has reached. */
+  readonly crossed?: readonly CrossedBudget[] | undefined;
   readonly granted: readonly Granted[];
   /**
    * The replica's position in the line for slot requests that got too few slots. The replica draws again at `turnUs`.
@@ -294,7 +324,7 @@ export interface ReturnRequest {
   /** The store ignores slots of an older generation. */
   readonly generation: number;
   readonly position: WaitPosition;
-  readonly slotRequest: Pick<SlotRequest, "name" | "scopes" | "costs">;
+  readonly slotRequest: Pick<SlotRequest, "name" | "scopes" | "costs" | "reserves">;
   /** The times of the returned slots, the latest first, at most 1,000. */
   readonly slotsUs: readonly number[];
 }
@@ -322,6 +352,60 @@ export interface SettleRequest extends ScopesRequest {
   readonly slotUs: number;
   /** True if no call used the slot. A draining limit takes back the cost only if the slot is the latest one. */
   readonly isUnused?: boolean | undefined;
+  /** What the call had reserved under budgets. Undefined if it reserved nothing. */
+  readonly reserved?:
+    | {
+        /** The name by which the store knows the process that drew the slot. */
+        readonly asker: string;
+        /** The reserved amount under each limit, in the order of `deltas`. 0 for limits that are no budgets. */
+        readonly amounts: readonly number[];
+      }
+    | undefined;
+}
+
+/** The parts of budgets that a settlement has reached. */
+export interface Settled {
+  readonly crossed?: readonly CrossedBudget[] | undefined;
+}
+
+/** Reads the budgets of a bucket and of some keys, or changes some of them first. */
+export interface BudgetsRequest extends ScopesRequest {
+  readonly change:
+    | { readonly do: "look" }
+    | {
+        readonly do: "grant";
+        readonly grants: readonly (ChangedBudget & { readonly amount: number })[];
+      }
+    | {
+        readonly do: "restore";
+        readonly balances: readonly (ChangedBudget &
+          Pick<BudgetBalance, "spent" | "carried" | "granted">)[];
+      };
+}
+
+/** Selects the budget to change, and the period that the change is for. */
+export interface ChangedBudget {
+  /** 0 for the bucket; numbers from 1 are the scopes of the request. */
+  readonly scopeNumber: number;
+  /** The number of the limit in its scope, from 1. */
+  readonly limitNumber: number;
+  /** The start of the period, in µs. If another period is current, nothing changes. 0 allows any period. */
+  readonly startUs: number;
+}
+
+/** The balance of one budget. Amounts are in millionths of the unit. */
+export interface BudgetBalance extends SpentBudget {
+  readonly scopeNumber: number;
+  readonly limitNumber: number;
+  readonly startUs: number;
+  readonly reserved: number;
+  readonly carried: number;
+  readonly granted: number;
+}
+
+export interface Budgets {
+  readonly nowUs: number;
+  readonly balances: readonly BudgetBalance[];
 }
 
 export interface LearnRequest {

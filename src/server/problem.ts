@@ -3,7 +3,7 @@ import { STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:ht
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { describeValue } from "../core/describe.ts";
-import { InvalidOptionError, remedyOf, SluiceError } from "../core/errors.ts";
+import { BudgetSpentError, InvalidOptionError, remedyOf, SluiceError } from "../core/errors.ts";
 import { RefusedError } from "../operations/operation.ts";
 import { sayInJson } from "../operations/text.ts";
 import { closest } from "../core/input/options.ts";
@@ -49,11 +49,19 @@ export function problemOf(error: unknown): Problem {
 
 function ofSluice(error: SluiceError): Problem {
   const problem = describe(error.code, error.message);
+  if (error instanceof BudgetSpentError) return ofBudget(error, problem);
   const { retryAfterMs } = error as { retryAfterMs?: number };
   const retry = retryAfterMs === undefined ? {} : { retryAfterMs };
   if (!(error instanceof InvalidOptionError)) return { ...problem, ...retry };
   const { option, value } = error;
   return { ...problem, option, value, remedy: remedyOf(error) };
+}
+
+/** Adds the facts about a spent budget, and the status that the budget asks for. */
+function ofBudget(error: BudgetSpentError, problem: Problem): Problem {
+  const { httpStatus: status, retryAfterMs, limitedBy, unit, amount, spent, resetsAt } = error;
+  const facts = { retryAfterMs, limitedBy, unit, amount, spent, resetsAt: resetsAt.toISOString() };
+  return { ...problem, status, title: STATUS_CODES[status]!, ...facts };
 }
 
 function describe(code: ProblemCode, detail: string): Problem {

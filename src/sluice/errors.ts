@@ -1,5 +1,6 @@
 import {
   SluiceError as BaseError,
+  type BudgetSpentError,
   type CannotUndoError,
   type ChangedError,
   type ClosedError,
@@ -35,6 +36,7 @@ import type {
  * therefore its fields.
  */
 export type AnySluiceError =
+  | BudgetSpentError
   | CannotUndoError
   | ChangedError
   | ClosedError

@@ -7,6 +7,7 @@ export { throttled } from "./throttled.ts";
 export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "../core/events/events.ts";
 
 export {
+  BudgetSpentError,
   CannotUndoError,
   ChangedError,
   ClosedError,
@@ -23,12 +24,14 @@ export {
 export { contract, type Contract, type ContractOptions } from "../core/policy/contract.ts";
 
 export {
+  budget,
   concurrency,
   fixedWindow,
   leakyBucket,
   slidingLog,
   slidingWindow,
   tokenBucket,
+  type BudgetOptions,
   type LimitsOptions,
 } from "../core/policy/limit-makers.ts";
 
@@ -179,6 +182,7 @@ export type {
   ChangeEvent,
   AwayEvent,
   BackEvent,
+  BudgetEvent,
   CooldownEvent,
   RefusedEvent,
   SlowedEvent,

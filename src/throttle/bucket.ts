@@ -8,7 +8,15 @@ import type { Policy, PolicyOptions } from "../core/policy/policy.ts";
 import type { DownstreamOutage } from "../core/store.ts";
 import type { BucketEvents } from "./bucket/bucket-events.ts";
 import type { BucketActivity, Override } from "../core/stores/insight/store.ts";
+import type { WhoAndWhy } from "../core/input/who-and-why.ts";
 import type { BucketState, InForce } from "./bucket/bucket-state.ts";
+import type {
+  BudgetBackup,
+  BudgetsOptions,
+  BudgetState,
+  GrantOptions,
+  Restored,
+} from "./bucket/budgets.ts";
 import type { BucketChange } from "../core/stores/insight/changes.ts";
 import type {
   ConfigureOptions,
@@ -114,6 +122,29 @@ export interface Bucket extends Emitter<BucketEvents> {
    * that change. A restored pause keeps its end time. Returns the undone change, or undefined if there is none.
    */
   undo(options?: UndoOptions): Promise<BucketChange | undefined>;
+  /**
+   * Returns the balances of the bucket's budgets over all replicas. With a key, also those of the key and of its wider
+   * levels. With `all`, those of all keys that have spent something.
+   */
+  budgets(options?: BudgetsOptions): Promise<readonly BudgetState[]>;
+  /**
+   * Raises budgets until their periods end: `grant({ usd: 50 }, { reason: "demo day" })`. The change log records the
+   * grant, and `undo` takes it back. Without a key, the budgets of the bucket are raised. Resolves with the balances of
+   * the bucket or key after the grant.
+   *
+   * @throws {@link InvalidOptionError} when there is no such budget, or an amount can never be granted.
+   */
+  grant(
+    amounts: Readonly<Record<string, number>>,
+    options: GrantOptions,
+  ): Promise<readonly BudgetState[]>;
+  /**
+   * Replaces balances by those that {@link Bucket.budgets} returned, for example of another Redis server. Balances of
+   * periods that are over are left out. The change log records that balances were restored.
+   *
+   * @throws {@link InvalidOptionError} when a value is not a balance.
+   */
+  restore(balances: readonly BudgetBackup[], options?: WhoAndWhy): Promise<Restored>;
   /** Returns the state of the bucket for all replicas. With a key, the state includes the limits of that key. */
   peek(options?: KeyOptions): Promise<BucketState>;
   /**

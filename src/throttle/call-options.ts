@@ -43,6 +43,11 @@ export interface DrawOptions extends KeyGiven {
   readonly maxWaitMs?: number | undefined;
   /** Cancels the wait when it aborts. The call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
+  /**
+   * Whether the caller settles the cost after the call. Budgets then only reserve the cost, and take it back if nothing
+   * is settled within their `reserveMs`. Calls with a `settle` function always do this. Defaults to false.
+   */
+  readonly settles?: boolean | undefined;
 }
 
 /** The options of `tryDraw`. It never waits, so it has no options for waiting. */
@@ -301,6 +306,7 @@ const DRAW_SHAPE = {
   priority: PRIORITY.optional(),
   maxWaitMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
   signal: z.instanceof(AbortSignal, { error: "give an AbortSignal" }).optional(),
+  settles: z.boolean({ error: "give true or false" }).optional(),
 };
 const TRY_OPTIONS = z.strictObject(TRY_SHAPE);
 const DRAW_OPTIONS = z.strictObject(DRAW_SHAPE);

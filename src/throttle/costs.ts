@@ -1,12 +1,15 @@
 import type * as z from "zod";
 import { ignoreRejection, isThenable } from "../core/describe.ts";
-import { stepOf } from "../core/limits/registry.ts";
 import { InvalidOptionError } from "../core/errors.ts";
-import { costTooLarge, isLeased, ruleOf } from "../core/limits/registry.ts";
+import { amountIn, MILLIONTHS, MOST_UNITS } from "../core/limits/budget.ts";
+import { costTooLarge, hasPace, isLeased, ruleOf, stepOf } from "../core/limits/registry.ts";
 import type { Limit } from "../core/limits/rule.ts";
 import type { LimitOwner } from "../core/policy/per-key.ts";
 
-/** The amount of each unit that one call uses: `{ tokens: 800 }`. A plain number counts calls. */
+/**
+ * The amount of each unit that one call uses: `{ tokens: 800 }`. A plain number counts calls. Only units that no other
+ * limit than budgets counts may have fractions: `{ usd: 0.0123 }`.
+ */
 export type Cost = number | Readonly<Record<string, number>>;
 
 const A_COST =
@@ -19,7 +22,7 @@ const A_COST =
  */
 export function checkCost(cost: unknown, context: z.RefinementCtx): void {
   if (typeof cost !== "object" || cost === null || Array.isArray(cost)) {
-    if (!isAmount(cost)) context.addIssue({ code: "custom", message: A_COST });
+    if (!isWholeAmount(cost)) context.addIssue({ code: "custom", message: A_COST });
     return;
   }
   const amounts = Object.entries(cost);
@@ -27,13 +30,41 @@ export function checkCost(cost: unknown, context: z.RefinementCtx): void {
   for (const [unit, amount] of amounts) {
     if (isAmount(amount)) continue;
     ignoreRejection(amount);
-    const message = "give a whole number from 1, and leave out a unit that the call does not take";
-    context.addIssue({ code: "custom", message, path: [unit] });
+    context.addIssue({ code: "custom", message: AN_AMOUNT, path: [unit] });
   }
 }
 
-function isAmount(amount: unknown): boolean {
+const AN_AMOUNT = "give a whole number from 1, and leave out a unit that the call does not take";
+
+function isWholeAmount(amount: unknown): boolean {
   return Number.isSafeInteger(amount) && (amount as number) >= 1;
+}
+
+/** True for whole amounts, and for fractions, which budgets accept. */
+function isAmount(amount: unknown): boolean {
+  return isWholeAmount(amount) || (isFraction(amount) && amount > 0);
+}
+
+function isFraction(amount: unknown): amount is number {
+  return Number.isFinite(amount) && !Number.isInteger(amount);
+}
+
+/**
+ * Rejects a fraction of a unit that a limit counts in whole numbers.
+ *
+ * @throws {@link InvalidOptionError} with the name of the unit.
+ */
+export function assertWhole(
+  limits: readonly Limit[],
+  byUnit: Readonly<Record<string, unknown>>,
+  { where, path, remedy = AN_AMOUNT }: { where: string; path: string; remedy?: string },
+): void {
+  for (const [unit, value] of Object.entries(byUnit)) {
+    if (!isFraction(value)) continue;
+    const counting = limits.filter((limit) => limit.unit === unit && !isLeased(limit));
+    if (unit !== "calls" && counting.every(({ budget }) => budget !== undefined)) continue;
+    throw new InvalidOptionError({ where, option: `${path}${unit}`, value, remedy });
+  }
 }
 
 /**
@@ -48,6 +79,7 @@ export function costsOf(
   cost: Cost | undefined,
 ): number[] {
   const byUnit = amountsOf(cost);
+  assertWhole(limits, byUnit, { where: `bucket("${bucket}")`, path: "cost." });
   return limits.map((limit) => {
     if (!ruleOf(limit.kind).isRate) return 1;
     const amount = amountUnder(limit, byUnit);
@@ -84,8 +116,9 @@ export function shadowCostsOf(
   });
 }
 
-function amountUnder({ unit }: Limit, byUnit: Readonly<Record<string, number>>): number {
-  return Object.hasOwn(byUnit, unit) ? byUnit[unit]! : unit === "calls" ? 1 : 0;
+function amountUnder(limit: Limit, byUnit: Readonly<Record<string, number>>): number {
+  const { unit } = limit;
+  return amountIn(limit, Object.hasOwn(byUnit, unit) ? byUnit[unit]! : unit === "calls" ? 1 : 0);
 }
 
 /** Merges two costs by unit. The amounts of `over` win. */
@@ -127,18 +160,23 @@ export function differences(
   const byUnit = Object.fromEntries(
     Object.entries(actual).filter(([, amount]) => amount !== undefined && amount !== null),
   );
+  const remedy = "give a whole number from 0, or leave it out if it is unknown";
   for (const [unit, amount] of Object.entries(byUnit)) {
-    if (Number.isSafeInteger(amount) && (amount as number) >= 0) continue;
-    const remedy = "give a whole number from 0, or leave it out if it is unknown";
+    const isNumber = Number.isSafeInteger(amount) || isFraction(amount);
+    if (isNumber && (amount as number) >= 0) continue;
     throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
   }
+  assertWhole(limits, byUnit, { where: "settle()", path: "", remedy });
   return limits.map((limit, index) => {
     const difference = differenceUnder(limit, estimates[index]!, actual);
     if (isBearable(limit, difference)) return difference;
-    const remedy =
-      "report a smaller amount: the limit would need more than a year to work off this one";
-    const { unit } = limit;
-    throw new InvalidOptionError({ where: "settle()", option: unit, value: byUnit[unit], remedy });
+    const { unit, budget } = limit;
+    const why =
+      budget === undefined
+        ? "report a smaller amount: the limit would need more than a year to work off this one"
+        : `report at most ${MOST_UNITS}`;
+    const facts = { where: "settle()", option: unit, value: byUnit[unit] };
+    throw new InvalidOptionError({ ...facts, remedy: why });
   });
 }
 
@@ -159,15 +197,18 @@ export function shadowDifferences(
 }
 
 function differenceUnder(
-  { kind, unit }: Limit,
+  limit: Limit,
   estimate: number,
   actual: Readonly<Record<string, unknown>>,
 ): number {
+  const { kind, unit } = limit;
   const amount = Object.hasOwn(actual, unit) ? actual[unit] : undefined;
-  return typeof amount === "number" && ruleOf(kind).isRate ? amount - estimate : 0;
+  const isCounted = typeof amount === "number" && ruleOf(kind).isRate;
+  return isCounted ? amountIn(limit, amount) - estimate : 0;
 }
 
-function isBearable({ kind, count, periodUs }: Limit, difference: number): boolean {
+function isBearable({ kind, count, periodUs, budget }: Limit, difference: number): boolean {
+  if (budget !== undefined) return difference <= MOST_UNITS * MILLIONTHS;
   const isWhole = ruleOf(kind).doesRenew === true || Math.abs(difference) * periodUs < 2 ** 52;
   return isWhole && (difference * periodUs) / count <= MOST_DEBT_US;
 }
@@ -194,6 +235,10 @@ export interface CallTerms {
   readonly areLeasesShared: boolean;
   /** True if all rate limits drain evenly. */
   readonly areDrains: boolean;
+  /** True if the calls use a budget, so that unused slots must always be returned. */
+  readonly hasBudgets: boolean;
+  /** True if the calls use a budget and settle their cost, so that the estimate is only reserved until then. */
+  readonly reserves: boolean;
   /** True if a draw assigns a lease number to each slot, even for calls that need no lease. */
   readonly areNumbered: boolean;
   /** The time that one call uses up in the rate limits, in ms: the longest cost × period ÷ count of these limits. */
@@ -211,11 +256,13 @@ export function textOfCosts({ costs, shadowCosts }: CallCosts): string {
   return (shadowCosts === undefined ? costs : [...costs, ...shadowCosts]).join(" ");
 }
 
-type CallTermsInput = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text"> & CallCosts;
+type CallTermsInput = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text"> &
+  CallCosts & { readonly settles?: boolean | undefined };
 
 export function callTermsOf(given: CallTermsInput): CallTerms {
-  const { shared, scopeLimits, costs, shadowCosts, whose, text } = given;
+  const { shared, scopeLimits, costs, shadowCosts, whose, text, settles = false } = given;
   const limits = [...shared, ...scopeLimits.flat()];
+  const hasBudgets = usesBudget(limits, costs);
   // The shared limits set the interval between slots. Without shared limits, the limits of the widest key level set it.
   // Limits of narrower levels only delay single calls.
   const spacing = shared.length > 0 ? shared : (scopeLimits[0] ?? []);
@@ -229,6 +276,8 @@ export function callTermsOf(given: CallTermsInput): CallTerms {
     whose,
     text,
     hasLeases: limits.some((limit, index) => isLeased(limit) && costs[index]! > 0),
+    hasBudgets,
+    reserves: hasBudgets && settles,
     areNumbered: limits.some(isLeased),
     areLeasesShared: !scopeLimits.flat().some(isLeased),
     areDrains: limits.every(({ kind }) => !ruleOf(kind).isRate || ruleOf(kind).doesDrain === true),
@@ -236,6 +285,19 @@ export function callTermsOf(given: CallTermsInput): CallTerms {
     sharedStepMs: stepOf(shared, costs) / 1_000,
     intervalMs: isSpaced ? stepOf(spacing, costs) / 1_000 : undefined,
   };
+}
+
+/** True if a call with these costs uses a budget. */
+export function usesBudget(limits: readonly Limit[], costs: readonly number[]): boolean {
+  return limits.some(({ budget }, index) => budget !== undefined && costs[index]! > 0);
+}
+
+/** Returns `count` times the costs under the budgets of a call. The costs under other limits are 0. */
+export function budgetCostsOf(
+  { limits, costs }: Pick<CallTerms, "limits" | "costs">,
+  count = 1,
+): number[] {
+  return limits.map(({ budget }, index) => (budget === undefined ? 0 : count * costs[index]!));
 }
 
 /** The estimated cost of a call, by unit. */
@@ -247,7 +309,7 @@ export interface Estimate {
 
 export function estimateOf({ limits, costs, stepMs }: CallTerms): Estimate {
   const costOf = (unit: string): number => {
-    const index = limits.findIndex((limit) => limit.unit === unit && !isLeased(limit));
+    const index = limits.findIndex((limit) => limit.unit === unit && hasPace(limit.kind));
     return index === -1 ? (unit === "calls" ? 1 : 0) : costs[index]!;
   };
   return { costOf, stepMs };

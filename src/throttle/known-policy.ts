@@ -11,6 +11,7 @@ import {
 } from "../core/policy/policy.ts";
 import type { KnownTerms, Store } from "../core/store.ts";
 import type { TryCall } from "./call-options.ts";
+import { assertWhole, type CallTerms } from "./costs.ts";
 
 /** An active policy that this process did not know yet. */
 export interface PolicyUpdate {
@@ -216,6 +217,20 @@ export function assertCostUnits(
 ): void {
   if (typeof cost !== "object") return;
   assertCounted(bucket, known, { where, path: "cost.", byUnit: cost, isKeyed: key !== undefined });
+  const { limits, perKey } = known.policy;
+  assertWhole([...limits, ...(perKey?.all ?? [])], cost, { where, path: "cost." });
+}
+
+/**
+ * Returns the terms with which a call's cost is settled. If the policy has changed since the draw, these are the limits
+ * of the draw, because budgets outlive a change of the policy. Returns undefined if nothing is left to settle.
+ */
+export function settlingTerms(
+  { terms }: Pick<KnownPolicy, "terms">,
+  { text, shared, hasBudgets }: Pick<CallTerms, "text" | "shared" | "hasBudgets">,
+): KnownTerms | undefined {
+  if (text === terms.text) return terms;
+  return hasBudgets ? { ...terms, limits: shared, shadows: undefined, text } : undefined;
 }
 
 /**

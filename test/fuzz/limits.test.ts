@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import {
+  budget,
   concurrency,
   contract,
   createSluice,
@@ -49,6 +50,27 @@ const makers: readonly (readonly [string, Maker, Args])[] = [
   ["slidingLog", slidingLog, fc.tuple(count, per, ofUnit)],
   ["slidingWindow", slidingWindow, fc.tuple(count, per, ofUnit)],
   ["fixedWindow", fixedWindow, fc.tuple(count, per, hostileOptions({ unit, align }))],
+  [
+    "budget",
+    budget,
+    fc.tuple(
+      hostileOptions({
+        unit: fc.oneof(fc.constant("usd"), unit),
+        amount: fc.oneof(fc.double({ min: 1e-7, max: 1e10, noNaN: true }), count),
+        per: fc.oneof(
+          fc.constantFrom("day", "week", "month", "quarter", "year", "decade"),
+          hostileOptions({ days: fc.oneof(fc.integer({ min: 1, max: 120 }), hostileNumber) }),
+        ),
+        timeZone: fc.constantFrom("UTC", "Europe/Berlin", "Mars/Base", "__proto__"),
+        weekStart: fc.constantFrom("monday", "sunday", "friday"),
+        carryOver: fc.oneof(fc.boolean(), hostileOptions({ max: count })),
+        warnAt: fc.oneof(fc.constant([0.5, 0.8]), fc.array(hostileNumber), hostileValue),
+        onSpent: fc.constantFrom("refuse", "wait", "sleep"),
+        reserveMs: hostileNumber,
+        httpStatus: fc.constantFrom(402, 429, 200),
+      }),
+    ),
+  ],
   ["concurrency", concurrency, fc.tuple(count, hostileOptions({ leaseMs: hostileNumber }))],
 ];
 

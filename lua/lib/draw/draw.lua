@@ -13,7 +13,7 @@ local function open_bucket(terms, server_us, drew)
   return bucket, is_agreed, is_lost
 end
 
-local function reply_of(bucket, new_text, position, numbers, spare)
+local function reply_of(bucket, new_text, position, numbers, spare, notes)
   local alive = math.max(1, bucket.alive, bucket.alive_before)
   local shared, now_us = bucket.shared, bucket.clock_us
   local closed_us = closed_until_us(shared)
@@ -21,7 +21,7 @@ local function reply_of(bucket, new_text, position, numbers, spare)
   local head = struct.pack('<ddddddddddd', now_us, bucket.generation, bucket.version, alive, bucket.source, position.turn_us,
     position.since_us, position.lease_order, is_open and 0 or closed_us,
     is_open and 0 or closed_by({ { scope = shared, number = 0 } }, now_us), spare or 0)
-  return { head .. pack_numbers(numbers), new_text }
+  return { head .. pack_numbers(numbers), new_text, notes }
 end
 
 -- Returns the replica's position in the line of a key; nil if the draw did not read the key, because then its
@@ -100,12 +100,12 @@ local function draw(serving, terms, keys, slot_requests)
   if serving.is_try and serving.has_granted and #terms.limits > 0 then bucket.tried_us = serving.now_us end
   -- A refused try changes nothing.
   if serving.is_try and not serving.has_granted and not bucket.has_changed then
-    return reply_of(bucket, '', position, numbers)
+    return reply_of(bucket, '', position, numbers, 0, has_budgets and for_budgets().notes_of(serving, served, keys) or nil)
   end
   save_bucket(KEYS[1], bucket)
   local spare = not serving.is_try and spare_leases(bucket.shared.limits, serving.now_us)
   flush_leases(bucket.shared.limits, serving.now_us)
   if #serving.shadows > 0 and serving.has_granted then for_shadows().save_shadows(serving.shadows) end
   save_keys(serving, keys)
-  return reply_of(bucket, '', position, numbers, spare)
+  return reply_of(bucket, '', position, numbers, spare, has_budgets and for_budgets().notes_of(serving, served, keys) or nil)
 end

@@ -67,7 +67,7 @@ local function sizes_of(serving, limits, costs)
     if not RULES[limit.code].is_rate then
       if limit.capacity < calls then calls = limit.capacity end
       if limit.capacity < flow then flow = limit.capacity end
-    elseif cost > 0 then
+    elseif cost > 0 and not RULES[limit.code].is_budget then
       local each = cost * limit.period_us
       local in_horizon = (horizon_us * limit.count) / each
       step_us = math.max(step_us, each / limit.count)

@@ -10,13 +10,22 @@ local function unbook(part, slot_us, drawer)
   part.scope.last_us = slot_us - 1
 end
 
+-- Returns the costs of one slot to the budgets of a part. The time of the slot stays booked.
+local function return_to_budgets(part, slot_us, drawer)
+  for index, limit in ipairs(part.scope.limits) do
+    local rule = RULES[limit.code]
+    if rule.is_budget then rule.commit(limit, slot_us, -part.costs[index], drawer) end
+  end
+end
+
 -- Takes slots back, the latest first. Cancels the booking of the last booked slot. A slot with later slots becomes a
 -- hole, which the next draw takes first. Lowering the level instead would book the same time twice. `parts` are the
 -- scopes of the bucket and of the keys, each with the costs of a call under its limits.
 local function take_back(bucket, parts, given)
   local now_us, can_leave_holes = bucket.clock_us, true
-  -- A hole has no lease, so slots that need a lease do not become holes.
-  for _, part in ipairs(parts) do can_leave_holes = can_leave_holes and are_all_rates(part.scope) end
+  -- A hole has no lease, and books nothing in a budget, so slots that need these do not become holes.
+  for _, part in ipairs(parts) do can_leave_holes = can_leave_holes and are_all_rates(part.scope) and not has_budgets end
+  local drawer = { now_us = now_us, asker = given.asker, reserves = given.reserves }
   for index = 0, given.next_number() - 1 do
     local slot_us, is_last = given.next_number(), true
     for _, part in ipairs(parts) do
@@ -24,7 +33,9 @@ local function take_back(bucket, parts, given)
       is_last = is_last and (is_unlimited or part.scope.last_us == slot_us)
     end
     if slot_us > now_us and is_last then
-      for _, part in ipairs(parts) do unbook(part, slot_us, { now_us = now_us }) end
+      for _, part in ipairs(parts) do unbook(part, slot_us, drawer) end
+    elseif has_budgets then
+      for _, part in ipairs(parts) do return_to_budgets(part, slot_us, drawer) end
     elseif slot_us > now_us and can_leave_holes then
       local member = hole_name(slot_us, given.asker, index, given.name)
       bucket.holes = bucket.holes + redis.call('ZADD', KEYS[3], slot_us, member)

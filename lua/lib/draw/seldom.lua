@@ -41,3 +41,11 @@ local function for_holes()
 -- @include lib/state/holes
   return take_holes
 end
+
+local budget_functions = nil
+local function for_budgets()
+  if budget_functions then return budget_functions end
+-- @include lib/limits/budgets/spent
+  budget_functions = { spent_by = spent_by, notes_of = notes_of }
+  return budget_functions
+end

@@ -122,18 +122,21 @@ local function fit_all(serving, slot_request)
 end
 
 local function serve(serving, slot_request)
+  local spent = has_budgets and for_budgets().spent_by(serving, slot_request, open_scope)
+  if spent then return spent end
   local now_us, refused = serving.now_us, slot_request.wanted > 0 and refused_before(serving, slot_request)
   if slot_request.wanted == 0 or refused then return look(serving, slot_request, refused, horizon_of(serving, slot_request.rank)) end
   local granted, horizon_us = {
     slots = {}, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, not_before_us = 0, binds_at = 0, soonest_us = 0,
   }, horizon_of(serving, slot_request.rank)
   serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, now_us))
+  serving.drawer.reserves = slot_request.reserves
   local main, gates = fit_all(serving, slot_request)
   local line = main.line
   -- A try takes no turns, so the horizon is not divided among replicas.
   local share_left = serving.is_try and slot_request.wanted or math.floor((1 - line.used) * main.share)
   local most, until_us = math.min(slot_request.wanted, math.max(line.used == 0 and 1 or 0, share_left)), now_us + horizon_us
-  local is_from_holes = serving.bucket.holes > 0 and not serving.is_try
+  local is_from_holes = serving.bucket.holes > 0 and not serving.is_try and not has_budgets
   if is_from_holes then
     granted.slots = for_holes()(serving.bucket, ARGV[LAST_BEFORE_NAMES + slot_request.index], most, now_us + serving.horizon_us)
   end

@@ -1,6 +1,9 @@
 -- Reads limits from an asker's numbers, and their state from Redis. A Lua table with more than eight fields takes
 -- twice the memory, so a limit has a rare field only if it needs the field.
 
+-- True if this request has a budget. Only then do the scripts look for budgets.
+local has_budgets = false
+
 local function copy_limits(limits)
   local copies = {}
   for index = 1, #limits do
@@ -9,6 +12,7 @@ local function copy_limits(limits)
       code = limit.code, count = limit.count, period_us = limit.period_us, capacity = limit.capacity, a = 0, b = 0, c = 0,
     }
     if limit.resets then copy.resets = limit.resets end
+    if limit.terms then copy.terms = limit.terms end
     copies[index] = copy
   end
   return copies
@@ -28,6 +32,10 @@ local function read_limits(next_number, keys)
     if reset_count > 0 then limit.resets = {} end
     for reset = 1, reset_count do limit.resets[reset] = next_number() end
     local rule = RULES[limit.code]
+    if rule and rule.is_budget then
+      rule.read(limit, next_number)
+      has_budgets = true
+    end
     -- While Redis is unreachable, a process may already run all calls of its share: 0 leases are left.
     if not rule or limit.count < (rule.is_rate and 1 or 0) or limit.period_us < 1 or limit.capacity < 1 then return nil end
     limits[index] = limit
@@ -65,4 +73,13 @@ local function bind_keys(limits, used)
     used = used + (parts or 0)
   end
   return limits
+end
+
+-- Writes the budgets that this run of the script has changed.
+local function save_budgets(limits, now_us)
+  if not has_budgets then return end
+  for index = 1, #limits do
+    local rule = RULES[limits[index].code]
+    if rule.is_budget then rule.save(limits[index], now_us) end
+  end
 end

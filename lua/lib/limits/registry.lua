@@ -7,6 +7,11 @@
 --                                         needed to book many calls as one run.
 --   keep_position, leave_position         Store and remove the position of an asker that waits for an unknown time.
 --                                         Optional.
+-- A rule with is_budget has no pace. Separate Redis keys store its state. It has further functions:
+--   read(limit, next_number)              Reads further numbers of the limit from a request.
+--   save(limit, now_us)                   Writes the state if it has changed. Saving the scope calls it.
+--   status(limit, now_us, cost)           Returns what lib/state/status adds.
+--   settle, balance, grant, restore       See lib/limits/budget.
 -- Rules are created on first use, because creating functions is slow in Lua, and most buckets have one or two kinds
 -- of limits.
 local MAKERS = {}
@@ -23,3 +28,4 @@ local RULES = setmetatable({}, {
 -- @include lib/limits/sliding-window
 -- @include lib/limits/fixed-window
 -- @include lib/limits/concurrency
+-- @include lib/limits/budget

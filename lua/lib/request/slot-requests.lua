@@ -76,7 +76,7 @@ local function read_slot_requests(packed, terms, keys, shadows, least_wanted)
   if not classes then return nil end
   local slot_requests, shares = {}, terms.shares
   for index = 1, numbers[at + 1] or 0 do
-    local class, wanted, rank, is_bounded, since_us, next_since_us, last_since_us, key_count = unpack(numbers, at + 2, at + 9)
+    local class, wanted, rank, how, since_us, next_since_us, last_since_us, key_count = unpack(numbers, at + 2, at + 9)
     if not key_count or not classes[class] or wanted < least_wanted or not shares[rank + 1] then return nil end
     local own, positions = {}, nil
     class, at = classes[class], at + 8
@@ -98,7 +98,8 @@ local function read_slot_requests(packed, terms, keys, shadows, least_wanted)
       next_since_us = next_since_us, last_since_us = last_since_us,
     }
     if positions then slot_request.positions = positions end
-    if is_bounded == 1 then slot_request.is_bounded = true end
+    if how % 2 == 1 then slot_request.is_bounded = true end
+    if how >= 2 then slot_request.reserves = true end
     slot_requests[index] = slot_request
   end
   return slot_requests

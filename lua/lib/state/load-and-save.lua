@@ -14,7 +14,7 @@ local function drained_at_us(scope, now_us, drawer)
   for index = 1, #scope.limits do
     local limit = scope.limits[index]
     local rule = RULES[limit.code]
-    if rule.is_rate then
+    if rule.is_rate and not rule.is_budget then
       -- A limit counts as full if the Redis keys of its parts are unknown, for instance under a different policy.
       local is_known = limit.keys or not rule.parts
       local free_us = is_known and rule.earliest(limit, now_us, limit.capacity, drawer)
@@ -38,6 +38,7 @@ local function load_bucket(key)
 end
 
 local function save_bucket(key, bucket)
+  save_budgets(bucket.shared.limits, bucket.clock_us)
   local scope = pack_scope(bucket.shared)
   local head = struct.pack('<dddddddddd', 11 + #scope / 8, bucket.generation, bucket.version, bucket.source,
     bucket.clock_us, bucket.skew_us, bucket.window_us, bucket.alive, bucket.alive_before, bucket.holes)
@@ -68,6 +69,7 @@ end
 
 -- Passes the expiry as text, because Redis takes longer to format a number than for the rest of the command.
 local function save_key(key, scope, now_us)
+  save_budgets(scope.limits, now_us)
   local paused_us = math.max(0, scope.paused_until_us - now_us)
   local drained = math.max(drained_at_us(scope, now_us, NO_ASKER) - now_us, math.min(paused_us, KEEP_OVERRIDE_MS * 1000))
   redis.call('SET', key, pack_key(scope), 'PX', string.format('%.0f', math.ceil(drained / 1000) + KEEP_KEY_MS))

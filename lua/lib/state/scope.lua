@@ -14,7 +14,8 @@ local function step_of(limits, costs, after)
   local step_us = 0
   for index = 1, #limits do
     local limit = limits[index]
-    if RULES[limit.code].is_rate then
+    local rule = RULES[limit.code]
+    if rule.is_rate and not rule.is_budget then
       local limit_us = (costs[after + index] * limit.period_us) / limit.count
       if limit_us > step_us then step_us = limit_us end
     end

@@ -20,7 +20,8 @@ local function add_statuses(into, scope, costs, after, now_us)
   local drawer = { asker = '', now_us = now_us, order = 0, lease = 0 }
   for index, limit in ipairs(scope.limits) do
     local rule = RULES[limit.code]
-    into[#into + 1] = { remaining_of(limit, now_us, drawer), or_minus_one(rule.earliest(limit, now_us, limit.capacity, drawer)),
-      or_minus_one(rule.earliest(limit, now_us, costs[after + index], drawer)) }
+    if rule.is_budget then into[#into + 1] = { rule.status(limit, now_us, costs[after + index]) }
+    else into[#into + 1] = { remaining_of(limit, now_us, drawer), or_minus_one(rule.earliest(limit, now_us, limit.capacity, drawer)),
+      or_minus_one(rule.earliest(limit, now_us, costs[after + index], drawer)) } end
   end
 end

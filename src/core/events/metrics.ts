@@ -58,6 +58,12 @@ export const PROCESS_METRICS = {
     labels: ["bucket", "outcome"],
     opentelemetry: { name: "sluice.bucket.slots", unit: "{slot}" },
   },
+  sluice_budget_warnings_total: {
+    type: "counter",
+    help: "Parts of budgets that were reached for the first time in a period, by the part.",
+    labels: ["bucket", "limit", "part"],
+    opentelemetry: { name: "sluice.budget.warnings", unit: "{warning}" },
+  },
   sluice_store_duration_seconds: {
     type: "histogram",
     help: "How long requests to the store of buckets took, until it answered or failed.",

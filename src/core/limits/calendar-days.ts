@@ -10,6 +10,13 @@ export interface Align {
   readonly timeZone: string;
 }
 
+/** The calendar periods of a time zone. */
+export interface Calendar {
+  readonly per: "day" | "week" | "month" | "quarter" | "year";
+  readonly timeZone: string;
+  readonly weekStart: "monday" | "sunday";
+}
+
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 /** The largest offsets of local time behind and ahead of UTC. No time zone has exceeded them since 1970. */
@@ -77,6 +84,58 @@ export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): 
     resets.push(reset);
   }
   return resets.slice(0, count).map((reset) => reset * 1_000);
+}
+
+/**
+ * Returns `count` successive starts of calendar periods, in µs since 1970. The first one is the last start at or before
+ * `atUs`. A period starts at the first instant of its first date, or of the next date if the time zone skipped that one.
+ */
+export function periodStarts(atUs: number, calendar: Calendar, count: number): readonly number[] {
+  const format = formatOf(calendar.timeZone);
+  const atMs = Math.floor(atUs / 1_000);
+  const current = periodNumber(atMs + offsetMs(format, atMs), calendar);
+  const starts: number[] = [];
+  for (let number = current - 1; starts.length < count; number++) {
+    const start = firstShowing(format, firstDateOf(number, calendar)).atMs;
+    if (start <= atMs) starts.length = 0;
+    if (start !== starts.at(-1)) starts.push(start);
+  }
+  return starts.map((start) => start * 1_000);
+}
+
+/**
+ * Returns the starts of the days in a time zone, in µs since 1970: of `count` days up to the day that contains `atUs`,
+ * and of the `count` days after it.
+ */
+export function daysAround(atUs: number, timeZone: string, count: number): readonly number[] {
+  const format = formatOf(timeZone);
+  const atMs = Math.floor(atUs / 1_000);
+  const today = Math.floor((atMs + offsetMs(format, atMs)) / DAY_MS) * DAY_MS;
+  return Array.from({ length: 2 * count }, (_, index) => {
+    const date = today + (index - count + 1) * DAY_MS;
+    return firstShowing(format, date).atMs * 1_000;
+  });
+}
+
+/** The Monday and the Sunday at or before 1 January 1970, a Thursday, in days since then. */
+const WEEK_BEGINS = { monday: -3, sunday: -4 } as const;
+const MONTHS_IN = { month: 1, quarter: 3, year: 12 } as const;
+
+/** Returns the number of the period that contains a local time, which is in ms as if local time were UTC. */
+function periodNumber(localMs: number, { per, weekStart }: Calendar): number {
+  const day = Math.floor(localMs / DAY_MS);
+  if (per === "day") return day;
+  if (per === "week") return Math.floor((day - WEEK_BEGINS[weekStart]) / 7);
+  const date = new Date(localMs);
+  return Math.floor((date.getUTCFullYear() * 12 + date.getUTCMonth()) / MONTHS_IN[per]);
+}
+
+/** Returns the start of the first date of a period, in ms as if local time were UTC. */
+function firstDateOf(number: number, { per, weekStart }: Calendar): number {
+  if (per === "day") return number * DAY_MS;
+  if (per === "week") return (number * 7 + WEEK_BEGINS[weekStart]) * DAY_MS;
+  const month = number * MONTHS_IN[per];
+  return Date.UTC(Math.floor(month / 12), month % 12);
 }
 
 /**

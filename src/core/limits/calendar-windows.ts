@@ -1,4 +1,5 @@
-import { resetsAround } from "./calendar-days.ts";
+import { rollingDaysOf } from "./budget.ts";
+import { daysAround, periodStarts, resetsAround } from "./calendar-days.ts";
 import type { Limit } from "./rule.ts";
 
 /** A window of a limit, in µs since 1970. `endUs` is not part of the window. */
@@ -31,7 +32,7 @@ interface Scoped {
   readonly scopes: readonly { readonly limits: readonly Limit[] }[];
 }
 
-/** The parts of a request that may contain calendar-day limits. */
+/** The parts of a request that may contain limits with calendar windows. */
 export interface WithResets extends Partial<Scoped> {
   readonly terms: {
     readonly limits: readonly Limit[];
@@ -42,7 +43,7 @@ export interface WithResets extends Partial<Scoped> {
   readonly slotRequests?: readonly Scoped[];
 }
 
-/** True if a request contains calendar-day limits. Most requests contain none. */
+/** True if a request contains limits with calendar windows. Most requests contain none. */
 export function hasDays({
   terms,
   scope,
@@ -62,7 +63,7 @@ export function hasDays({
 }
 
 /**
- * Adds the reset times around `nowUs` to all calendar-day limits in a request. `nowUs` is a time on the bucket's clock.
+ * Adds the reset times around `nowUs` to all limits with calendar windows in a request. `nowUs` is a time on the bucket's clock.
  */
 export function addResets<Request extends WithResets>(request: Request, nowUs: number): Request {
   if (!hasDays(request)) return request;
@@ -87,19 +88,38 @@ export function addResets<Request extends WithResets>(request: Request, nowUs: n
 }
 
 function areDays(limits: readonly Limit[]): boolean {
-  return limits.some(({ align }) => align !== undefined);
+  return limits.some(isOnCalendar);
+}
+
+function isOnCalendar({ align, budget }: Limit): boolean {
+  return align !== undefined || budget !== undefined;
 }
 
 function withResets(limits: readonly Limit[], nowUs: number): readonly Limit[] {
   if (!areDays(limits)) return limits;
   return limits.map((limit) => {
     const found = reckoned.get(limit);
-    if (limit.align === undefined) return limit;
+    if (!isOnCalendar(limit)) return limit;
     if (found !== undefined && !areResetsOff([found], nowUs)) return found;
-    const current = { ...limit, resets: resetsAround(nowUs, limit.align, 4) };
+    const current = { ...limit, ...reckonAt(limit, nowUs) };
     reckoned.set(limit, current);
     return current;
   });
+}
+
+const RESETS = 4;
+
+/** Computes the times of a calendar limit around `nowUs`. */
+function reckonAt({ align, budget }: Limit, nowUs: number): Pick<Limit, "resets" | "days"> {
+  if (align !== undefined) return { resets: resetsAround(nowUs, align, RESETS) };
+  const { per, timeZone, weekStart } = budget!;
+  if (typeof per === "string") {
+    return { resets: periodStarts(nowUs, { per, timeZone, weekStart }, RESETS) };
+  }
+  return {
+    resets: periodStarts(nowUs, { per: "day", timeZone, weekStart }, RESETS),
+    days: daysAround(nowUs, timeZone, rollingDaysOf(budget!)),
+  };
 }
 
 /**

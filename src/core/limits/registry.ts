@@ -1,4 +1,5 @@
 import { CostTooLargeError } from "../errors.ts";
+import { formatBudgetPeriod, unitsIn } from "./budget.ts";
 import { windowAt } from "./calendar-windows.ts";
 import { formatPeriod, formatRate } from "./rate.ts";
 import type { Limit, LimitStatus, Rule } from "./rule.ts";
@@ -62,6 +63,17 @@ export const RULES: ReadonlyMap<string, Rule> = new Map(
         isRate: false,
         format: ({ count }) => `${count} at once`,
       },
+      {
+        kind: "budget",
+        code: 7,
+        parts: ["budget", "reserved", "budgets"],
+        capacityName: "amount",
+        isRate: true,
+        doesRenew: true,
+        isBudget: true,
+        format: (limit) =>
+          `${unitsIn(limit, limit.count)}/${formatBudgetPeriod(limit.budget!.per)}`,
+      },
     ] satisfies readonly Rule[]
   ).map((rule) => [rule.kind, rule]),
 );
@@ -97,6 +109,12 @@ export function ruleOf(kind: string): Rule {
   return rule;
 }
 
+/** True if limits of this kind allow a number of units per time. False for concurrency limits and budgets. */
+export function hasPace(kind: string): boolean {
+  const { isRate, isBudget = false } = ruleOf(kind);
+  return isRate && !isBudget;
+}
+
 /** True if each call has a lease of this limit while the call runs. */
 export function isLeased({ kind }: Limit): boolean {
   return !ruleOf(kind).isRate;
@@ -115,7 +133,7 @@ export function countSameKindBefore(limits: readonly Limit[], index: number): nu
 export function stepOf(limits: readonly Limit[], costs: readonly number[]): number {
   let stepUs = 0;
   for (const [index, { kind, count, periodUs }] of limits.entries()) {
-    if (ruleOf(kind).isRate) stepUs = Math.max(stepUs, (costs[index]! * periodUs) / count);
+    if (hasPace(kind)) stepUs = Math.max(stepUs, (costs[index]! * periodUs) / count);
   }
   return stepUs;
 }
@@ -128,8 +146,14 @@ export function formatLimit(limit: Limit): string {
 
 /** Creates the error for a call that costs more than this limit can ever allow at once. */
 export function costTooLarge(bucket: string, cost: number, limit: Limit): CostTooLargeError {
-  const { unit, capacity: maxCost } = limit;
-  return new CostTooLargeError({ bucket, cost, unit, maxCost, limitedBy: formatLimit(limit) });
+  const { unit, capacity } = limit;
+  return new CostTooLargeError({
+    bucket,
+    cost: unitsIn(limit, cost),
+    unit,
+    maxCost: unitsIn(limit, capacity),
+    limitedBy: formatLimit(limit),
+  });
 }
 
 /** The highest level of a draining limit that a double represents exactly, with a wide margin. */
@@ -145,7 +169,9 @@ const MAX_LEVEL = 2 ** 51;
 export function partOfLimit(given: Limit, part: number): Limit | undefined {
   const limit = withoutDeclaredRate(given);
   const { kind, align } = limit;
-  const { isRate, doesDrain = false } = ruleOf(kind);
+  const { isRate, isBudget = false, doesDrain = false } = ruleOf(kind);
+  // During an outage, no process knows what the others spend.
+  if (isBudget) return undefined;
   if (doesDrain)
     return checked(slower(limit, part, Math.max(1, Math.floor(limit.capacity * part))));
   const count = Math.floor(limit.count * part);

@@ -1,4 +1,23 @@
-import type { Align } from "./calendar-days.ts";
+import type { Align, Calendar } from "./calendar-days.ts";
+
+/** The period of a budget. With `{ days: 30 }`, today and the 29 days before count. */
+export type BudgetPeriod = Calendar["per"] | { readonly days: number };
+
+/** The options of a budget, with all defaults filled in. */
+export interface BudgetTerms {
+  readonly per: BudgetPeriod;
+  readonly timeZone: string;
+  readonly weekStart: "monday" | "sunday";
+  /** The most units that are carried over into the next period. Undefined means no bound; 0 carries nothing over. */
+  readonly mostCarried?: number | undefined;
+  /** The parts of the amount at which a warning is emitted, in ascending order: `[0.5, 0.8]`. */
+  readonly warnAt: readonly number[];
+  readonly onSpent: "refuse" | "wait";
+  /** How long a call may take until its reservation is given back, in ms. */
+  readonly reserveMs: number;
+  /** The HTTP status with which servers refuse calls. */
+  readonly httpStatus: 402 | 429;
+}
 
 /** One limit of a policy. All numbers are whole numbers. */
 export interface Limit {
@@ -25,6 +44,10 @@ export interface Limit {
    * knows no time zones.
    */
   readonly resets?: readonly number[] | undefined;
+  /** The period and the options of a budget. `count` and `capacity` of a budget are in millionths of the unit. */
+  readonly budget?: BudgetTerms | undefined;
+  /** The starts of the days that a budget of rolling days needs, in µs. They are computed and sent like `resets`. */
+  readonly days?: readonly number[] | undefined;
 }
 
 /** The current state of a limit. */
@@ -48,7 +71,7 @@ export interface Rule {
   /** The names of the Redis structures that the kind needs in addition to the numbers of its state. */
   readonly parts?: readonly string[];
   /** The name of the option that sets the most units that may pass at once. */
-  readonly capacityName: "burst" | "capacity" | "max";
+  readonly capacityName: "burst" | "capacity" | "max" | "amount";
   /** True if the limit counts units per time, false if it counts running calls. */
   readonly isRate: boolean;
   /**
@@ -59,6 +82,8 @@ export interface Rule {
   readonly doesDrain?: boolean;
   /** True if all used units become available again at once, when the next window begins. */
   readonly doesRenew?: boolean;
+  /** True if the limit is an amount for a calendar period. It has no pace, and its numbers are millionths. */
+  readonly isBudget?: boolean;
   /** True if calls are spaced by one interval once the burst is used. */
   readonly doesSpace?: boolean;
   /** Formats a limit without its unit: `"100/s"`. */

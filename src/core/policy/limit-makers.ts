@@ -1,6 +1,13 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
-import { isAlign, readAlign, type Align } from "../limits/calendar-days.ts";
+import {
+  MILLIONTHS,
+  MOST_UNITS,
+  periodUsOf,
+  rollingDaysOf,
+  toMillionths,
+} from "../limits/budget.ts";
+import { isAlign, isTimeZone, readAlign, type Align } from "../limits/calendar-days.ts";
 import {
   declaredRate,
   formatRate,
@@ -10,7 +17,7 @@ import {
 } from "../limits/rate.ts";
 import type { Readable, ReadableTime } from "../limits/readable-rate.ts";
 import { ruleOf, RULES } from "../limits/registry.ts";
-import type { Limit } from "../limits/rule.ts";
+import type { BudgetPeriod, BudgetTerms, Limit } from "../limits/rule.ts";
 import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "../input/options.ts";
 
 /** The booking horizon: how far ahead the store hands out slots, in µs. */
@@ -34,6 +41,50 @@ const TOKEN_BUCKET = z.strictObject({
 const FIXED_WINDOW = z.strictObject({
   ...OF_UNIT.shape,
   align: z.custom<"epoch" | Align>().optional(),
+});
+const AMOUNT_ERROR = {
+  error: `give an amount above 0, up to ${MOST_UNITS} units, such as 500 or 0.25`,
+};
+const AMOUNT = z.number(AMOUNT_ERROR).positive(AMOUNT_ERROR).max(MOST_UNITS, AMOUNT_ERROR);
+const PER_ERROR = { error: 'give "day", "week", "month", "quarter", "year", or { days: 30 }' };
+/** More days would make each draw too long, because it sends the start of each day. */
+const MOST_DAYS = 100;
+const DAYS = z.strictObject({ days: wholeNumber(2, MOST_DAYS, "days") });
+const CARRY_ERROR = { error: "give true, false, or { max: 100 }" };
+const PARTS_ERROR = { error: "give parts of the amount in ascending order, such as [0.5, 0.8]" };
+const MOST_PARTS = 10;
+const PER = z.union([z.enum(["day", "week", "month", "quarter", "year"]), DAYS], PER_ERROR);
+const TIME_ZONE_ERROR = { error: 'give an IANA time zone such as "Europe/Berlin" or "UTC"' };
+const TIME_ZONE = z.string(TIME_ZONE_ERROR).refine(isTimeZone, TIME_ZONE_ERROR);
+const WEEK_START = z.enum(["monday", "sunday"], { error: 'give "monday" or "sunday"' });
+const WARN_AT = z
+  .array(z.number(PARTS_ERROR).gt(0, PARTS_ERROR).max(1, PARTS_ERROR), PARTS_ERROR)
+  .max(MOST_PARTS, { error: `give at most ${MOST_PARTS} parts` })
+  .refine((parts) => parts.every((part, at) => at === 0 || part > parts[at - 1]!), PARTS_ERROR);
+const ON_SPENT = z.enum(["refuse", "wait"], { error: 'give "refuse" or "wait"' });
+const RESERVE_MS = wholeNumber(1_000, LONGEST_MS, "milliseconds");
+const HTTP_STATUS = z.literal([402, 429], { error: "give 402 or 429" });
+const BUDGET = z.strictObject({
+  unit: UNIT,
+  amount: AMOUNT,
+  per: PER,
+  timeZone: TIME_ZONE.optional(),
+  weekStart: WEEK_START.optional(),
+  carryOver: z.union([z.boolean(), z.strictObject({ max: AMOUNT })], CARRY_ERROR).optional(),
+  warnAt: WARN_AT.optional(),
+  onSpent: ON_SPENT.optional(),
+  reserveMs: RESERVE_MS.optional(),
+  httpStatus: HTTP_STATUS.optional(),
+});
+const BUDGET_TERMS: z.ZodType<BudgetTerms> = z.strictObject({
+  per: PER,
+  timeZone: TIME_ZONE,
+  weekStart: WEEK_START,
+  mostCarried: z.number().min(0).max(MOST_UNITS).optional(),
+  warnAt: WARN_AT,
+  onSpent: ON_SPENT,
+  reserveMs: RESERVE_MS,
+  httpStatus: HTTP_STATUS,
 });
 const CONCURRENCY = z.strictObject({
   leaseMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
@@ -181,6 +232,85 @@ export function concurrency(
   return leased(max, leaseMs);
 }
 
+/** The options of {@link budget}. */
+export interface BudgetOptions {
+  /** The unit that the budget counts, such as `"usd"`. Costs name it: `{ usd: 0.0123 }`. */
+  readonly unit: string;
+  /** The amount of each period: `500`. Fractions are counted in millionths of the unit. */
+  readonly amount: number;
+  /** The period. With `{ days: 30 }`, today and the 29 days before it count. */
+  readonly per: BudgetPeriod;
+  /** The time zone in which periods begin: `"Europe/Berlin"`. Defaults to `"UTC"`. */
+  readonly timeZone?: string | undefined;
+  /** The first day of a week. Defaults to `"monday"`, as in ISO 8601. */
+  readonly weekStart?: "monday" | "sunday" | undefined;
+  /** Whether the rest of a period is added to the next one. `max` bounds what is added. Defaults to false. */
+  readonly carryOver?: boolean | { readonly max: number } | undefined;
+  /**
+   * The parts of the amount at which the bucket emits `budget` events: `[0.5, 0.8]`. Over all processes, each part is
+   * reported once in a period. Defaults to none.
+   */
+  readonly warnAt?: readonly number[] | undefined;
+  /**
+   * What happens to calls that do not fit into the rest of the period. `"refuse"` rejects them at once with
+   * `BudgetSpentError`, except the jobs of queues, which wait. With `"wait"`, all calls wait for the next period.
+   * Defaults to `"refuse"`.
+   */
+  readonly onSpent?: "refuse" | "wait" | undefined;
+  /**
+   * How long a call may take that settles its cost afterwards, in ms. If it has not settled by then, for example because
+   * its process died, its estimate is given back. A later settlement still counts in full. Defaults to 600,000.
+   */
+  readonly reserveMs?: number | undefined;
+  /** The HTTP status with which servers refuse calls that do not fit. Defaults to 429. */
+  readonly httpStatus?: 402 | 429 | undefined;
+}
+
+/**
+ * Creates a limit on what calls may spend in a calendar period: `budget({ unit: "usd", amount: 500, per: "month" })`.
+ * It counts in whole millionths of the unit, over all replicas, and its state outlives changes of the policy.
+ *
+ * @throws {@link InvalidOptionError} when an option can never work.
+ */
+export function budget(options: BudgetOptions): Limit {
+  const where = "budget()";
+  const read = readOptions(where, BUDGET, options);
+  const { unit, amount, per, carryOver = false, onSpent = "refuse" } = read;
+  const isRolling = rollingDaysOf({ per }) > 0;
+  const assertUsed = (option: "carryOver" | "weekStart", isUsed: boolean, remedy: string): void => {
+    const value = read[option];
+    if (isUsed || value === undefined || value === false) return;
+    throw new InvalidOptionError({ where, option, value, remedy });
+  };
+  assertUsed(
+    "carryOver",
+    !isRolling,
+    "rolling days have no end at which a rest remains; leave it out",
+  );
+  assertUsed("weekStart", per === "week", 'only budgets per "week" have one; leave it out');
+  const mostCarried = carryOver === true ? undefined : carryOver === false ? 0 : carryOver.max;
+  const count = toMillionths(amount);
+  // A call that may wait for another period must fit into one.
+  const mostUnits = onSpent === "wait" ? amount + (mostCarried ?? MOST_UNITS - amount) : MOST_UNITS;
+  return Object.freeze({
+    kind: "budget",
+    unit,
+    count,
+    periodUs: periodUsOf(per),
+    capacity: toMillionths(Math.min(mostUnits, MOST_UNITS)),
+    budget: Object.freeze({
+      per,
+      timeZone: read.timeZone ?? "UTC",
+      weekStart: read.weekStart ?? "monday",
+      mostCarried,
+      warnAt: Object.freeze([...(read.warnAt ?? [])]),
+      onSpent,
+      reserveMs: read.reserveMs ?? 600_000,
+      httpStatus: read.httpStatus ?? 429,
+    }),
+  });
+}
+
 /** Creates the limit for the short option `concurrency` of a policy. */
 export function inParallel(where: string, max: number): Limit {
   assertWhole(where, "concurrency", max, MOST_AT_ONCE);
@@ -253,8 +383,9 @@ function windowed(
 
 /** Returns the largest capacity at which a double represents every state of the limit exactly. */
 function mostOf({ kind, count, periodUs }: Pick<Limit, "kind" | "count" | "periodUs">): number {
-  const { isRate, doesDrain, doesRenew } = ruleOf(kind);
+  const { isRate, isBudget, doesDrain, doesRenew } = ruleOf(kind);
   if (!isRate) return MOST_AT_ONCE;
+  if (isBudget === true) return MOST_UNITS * MILLIONTHS;
   // A limit that renews in windows counts only units, never units × time.
   if (doesRenew === true) return MOST;
   if (doesDrain !== true) return Math.floor(MAX_LEVEL / periodUs / 2);
@@ -278,6 +409,7 @@ const NAMES = new Set([
   "align",
   "label",
   "shadow",
+  "budget",
 ]);
 const LONGEST_LABEL = 100;
 
@@ -287,15 +419,32 @@ const LONGEST_LABEL = 100;
  */
 export function isLimit(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;
-  const { kind, unit, count, periodUs, capacity, align, label, shadow } = value as Partial<Limit>;
+  const {
+    kind,
+    unit,
+    count,
+    periodUs,
+    capacity,
+    align,
+    label,
+    shadow,
+    budget: terms,
+  } = value as Partial<Limit>;
   const numbers = [count, periodUs, capacity];
   const areWhole = numbers.every((each) => Number.isSafeInteger(each) && each! > 0);
   const isKnown = RULES.has(kind as string) && UNIT.safeParse(unit).success;
   if (!isKnown || !areWhole || (align !== undefined && !isAlign(align))) return false;
   if (!Object.keys(value).every((name) => NAMES.has(name))) return false;
   if (label !== undefined && !isLabel(label)) return false;
-  if (shadow !== undefined && (shadow !== true || !ruleOf(kind!).isRate)) return false;
+  const { isRate, isBudget = false } = ruleOf(kind!);
+  if (isBudget ? !isBudgetOf(terms, periodUs!) : terms !== undefined) return false;
+  if (shadow !== undefined && (shadow !== true || !isRate || isBudget)) return false;
   return capacity! <= mostOf({ kind: kind!, count: count!, periodUs: periodUs! });
+}
+
+function isBudgetOf(terms: unknown, periodUs: number): boolean {
+  const read = BUDGET_TERMS.safeParse(terms);
+  return read.success && periodUs === periodUsOf(read.data.per);
 }
 
 /** Checks a label. Logs and headers show labels, and the labels of other replicas arrive through Redis. */
@@ -406,6 +555,33 @@ const IN_FILES: Readonly<
         ),
     }),
     make: ({ max, ...options }) => concurrency(max, options),
+  },
+  budget: {
+    fields: () => ({
+      unit: UNIT.describe("The unit that the budget counts, such as usd."),
+      amount: AMOUNT.describe("The amount of each period. Fractions count in millionths."),
+      per: PER.describe("The period: day, week, month, quarter, year, or { days: 30 }."),
+      timeZone: TIME_ZONE.optional().describe(
+        "The time zone in which periods begin, such as Europe/Berlin. Defaults to UTC.",
+      ),
+      weekStart: WEEK_START.optional().describe("The first day of a week. Defaults to monday."),
+      carryOver: BUDGET.shape.carryOver.describe(
+        "Whether the rest of a period is added to the next one; { max } bounds it. Defaults to false.",
+      ),
+      warnAt: WARN_AT.optional().describe(
+        "The parts of the amount at which a warning is emitted: [0.5, 0.8].",
+      ),
+      onSpent: ON_SPENT.optional().describe(
+        "Whether calls that do not fit are refused or wait for the next period. Defaults to refuse.",
+      ),
+      reserveMs: RESERVE_MS.optional().describe(
+        "How many ms a call may take until its reservation is given back. Defaults to 600000.",
+      ),
+      httpStatus: HTTP_STATUS.optional().describe(
+        "The HTTP status with which servers refuse calls that do not fit: 402 or 429, the default.",
+      ),
+    }),
+    make: (fields) => budget(fields as unknown as BudgetOptions),
   },
 };
 

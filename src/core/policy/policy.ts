@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { atPath, InvalidOptionError } from "../errors.ts";
+import { budgetName } from "../limits/budget.ts";
 import type { RateInput } from "../limits/rate.ts";
 import { formatLimit, ruleOf } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
@@ -292,6 +293,7 @@ function compileLimits(
   }
   const holding = compiled.filter((limit) => !isShadow(limit));
   for (const limit of holding) assertPossible(where, limit, [...holding, ...within]);
+  assertOneBudgetEach(where, compiled);
   return Object.freeze(compiled);
 }
 
@@ -309,8 +311,18 @@ function assertPossible(where: string, limit: Limit, others: readonly Limit[]): 
 
 /** True if a limit counts units per window. */
 function isWindow({ kind }: Limit): boolean {
-  const { isRate, doesDrain = false } = ruleOf(kind);
-  return isRate && !doesDrain;
+  const { isRate, isBudget = false, doesDrain = false } = ruleOf(kind);
+  return isRate && !doesDrain && !isBudget;
+}
+
+/** Rejects two budgets of one unit and period at one level, because they would share one balance. */
+function assertOneBudgetEach(where: string, limits: readonly Limit[]): void {
+  const budgets = limits.filter(({ budget }) => budget !== undefined);
+  const names = budgets.map(budgetName);
+  const second = budgets.find((limit, index) => names.indexOf(budgetName(limit)) < index);
+  if (second === undefined) return;
+  const remedy = "there is another budget of this unit and period at this level; keep one of them";
+  throw new InvalidOptionError({ where, option: "limits", value: formatLimit(second), remedy });
 }
 
 /** Writes the policy as text for other replicas, without the functions and tiers of this process. */

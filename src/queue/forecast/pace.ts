@@ -1,6 +1,5 @@
-import { stepOf } from "../../core/limits/registry.ts";
 import { headsOfText } from "../../core/key-path.ts";
-import { ruleOf } from "../../core/limits/registry.ts";
+import { hasPace, ruleOf, stepOf } from "../../core/limits/registry.ts";
 import { keyLimitsOf, ownScopeOf } from "../../core/policy/per-key.ts";
 import { asFarAsKnown } from "../../core/policy/policy.ts";
 import type { LanesSeen } from "../../stores/redis/scripts/queue/lanes.ts";
@@ -100,7 +99,7 @@ function linesOf(outset: Outset, costs: readonly number[]): PacedLine[] {
   const mostNow = mostRoomOf(outset, costs);
   return outset.policy.limits.flatMap(({ kind, count, periodUs, capacity }, index) => {
     const cost = costs[index]!;
-    if (cost === 0 || !ruleOf(kind).isRate) return [];
+    if (cost === 0 || !hasPace(kind)) return [];
     const room = Math.min(roomOf(outset, index) / cost, mostNow);
     // A job starts once there is room for this job and for the jobs before it.
     const before = Math.max(0, room - 1);
@@ -118,7 +117,7 @@ function mostRoomOf(outset: Outset, costs: readonly number[]): number {
   if (!outset.isCostly) return Infinity;
   const stepUs = stepOf(limits, costs);
   const rooms = limits.map(({ kind, count, periodUs }, index) =>
-    costs[index] === 0 && ruleOf(kind).isRate
+    costs[index] === 0 && hasPace(kind)
       ? (roomOf(outset, index) * periodUs) / (count * stepUs)
       : Infinity,
   );

@@ -90,9 +90,9 @@ export function createJobSlots(
     if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
     // All jobs without a key count as one lane, which takes turns with the other lanes.
     const producer = producerOf(job);
-    if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY, producer };
-    const laneWeights = weightsOf(key);
-    return { key, cost, priority, maxWaitMs, lane: key, laneWeights, patienceMs, producer };
+    const common = { cost, priority, maxWaitMs, producer, waitsForBudgets: true };
+    if (key === undefined) return { ...common, lane: NO_KEY };
+    return { ...common, key, lane: key, laneWeights: weightsOf(key), patienceMs };
   }
 
   return {

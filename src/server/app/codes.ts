@@ -3,6 +3,7 @@ import type { ErrorCode } from "../../core/errors.ts";
 /** The HTTP status of each Sluice error. `docs/reference/errors.md` explains each code. */
 const OF_SLUICE: Readonly<Record<ErrorCode, number>> = {
   ERR_INVALID_OPTION: 400,
+  ERR_BUDGET_SPENT: 429,
   ERR_COST_TOO_LARGE: 422,
   ERR_WAIT_TOO_LONG: 429,
   ERR_LINE_FULL: 429,
@@ -74,6 +75,12 @@ export interface Problem {
   readonly value?: unknown;
   readonly remedy?: string;
   readonly retryAfterMs?: number;
+  /** The facts about a spent budget: its name, unit, amounts and the time of its next period. */
+  readonly limitedBy?: string;
+  readonly unit?: string;
+  readonly amount?: number;
+  readonly spent?: number;
+  readonly resetsAt?: string;
   /** A copy of `detail`, because pages of other tools read the name `error`. */
   readonly error?: string;
 }

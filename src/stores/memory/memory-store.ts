@@ -1,14 +1,15 @@
 import { addResets, type WithResets } from "../../core/limits/calendar-windows.ts";
 import { OUTAGE_KEPT_MS, type DrawReply, type Store, type Wake } from "../../core/store.ts";
-import { bucketPeek, bucketSteer } from "../redis/scripts/bucket/bucket.ts";
+import { bucketBudgets, bucketPeek, bucketSteer } from "../redis/scripts/bucket/bucket.ts";
 import { readCostTooLarge, runPlainTry } from "../redis/scripts/bucket/draw-slots.ts";
 import { costsSettle, givenSettle, slotsReturn } from "../redis/scripts/bucket/give-back.ts";
 import { leasesRelease, leasesRenew } from "../redis/scripts/bucket/leases.ts";
 import { ratiosLearn } from "../redis/scripts/bucket/ratios.ts";
 import { slotNote } from "../redis/scripts/bucket/slot-note.ts";
 import { slotsDraw, type SlotsDraw } from "../redis/scripts/bucket/slots-draw.ts";
-import { awayKey } from "../redis/scripts/keys.ts";
+import { awayKey, budgetsKey, ownersOfLedgers } from "../redis/scripts/keys.ts";
 import type { Script } from "../redis/scripts/script.ts";
+import type { Table } from "./lua/runtime.ts";
 import { openScripts, runTranslated, textOf } from "./lua/script.ts";
 import { createMemoryRedis } from "./redis/memory-redis.ts";
 import { translatedScript } from "./translated-scripts.ts";
@@ -79,7 +80,7 @@ export function createMemoryStore(
       send(slotsReturn, framed(request));
     },
     async settle(request) {
-      send(costsSettle, framed(request));
+      return send(costsSettle, framed(request));
     },
     async noteSlot(note, settling) {
       const request = String((noted += 1));
@@ -98,6 +99,13 @@ export function createMemoryStore(
     },
     async peek(request) {
       return send(bucketPeek, framed(request));
+    },
+    async budgets(request) {
+      return send(bucketBudgets, framed(request));
+    },
+    async keysWithBudgets(bucket) {
+      const found = commands["ZRANGEBYSCORE"]!(budgetsKey(PREFIX, bucket), wholeUs(), "+inf");
+      return ownersOfLedgers((found as Table).a.map((each) => textOf(each as string)));
     },
     listen(asker, wake) {
       wakes.set(asker, wake);

@@ -11,9 +11,9 @@ import { createBreakers, type BreakerOptions } from "./requests/breaker.ts";
 import { createNotifications } from "./pubsub.ts";
 import { createRequests } from "./requests/requests.ts";
 import { readCostTooLarge, runPlainTry } from "./scripts/bucket/draw-slots.ts";
-import { bucketPeek, bucketSteer } from "./scripts/bucket/bucket.ts";
+import { bucketBudgets, bucketPeek, bucketSteer } from "./scripts/bucket/bucket.ts";
 import { costsSettle, givenSettle, slotsReturn } from "./scripts/bucket/give-back.ts";
-import { bucketKeys, awayKey } from "./scripts/keys.ts";
+import { awayKey, bucketKeys, budgetsKey, ownersOfLedgers } from "./scripts/keys.ts";
 import { leasesRelease, leasesRenew } from "./scripts/bucket/leases.ts";
 import { ratiosLearn } from "./scripts/bucket/ratios.ts";
 import { slotNote } from "./scripts/bucket/slot-note.ts";
@@ -151,6 +151,16 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     release: (request) => sendOnce(leasesRelease, request),
     steer: (request) => send(bucketSteer, request),
     peek: (request) => send(bucketPeek, request),
+    budgets: (request) =>
+      request.change.do === "look"
+        ? send(bucketBudgets, request)
+        : sendOnce(bucketBudgets, request),
+    keysWithBudgets: (bucket) =>
+      requests.send(bucket, async () =>
+        ownersOfLedgers(
+          await redis.zrangebyscore(budgetsKey(prefix, bucket), Date.now() * 1_000, "+inf"),
+        ),
+      ),
     learn: (request) =>
       requests.sendOnce(request.bucket, () =>
         runScript(redis, ratiosLearn, { ...request, prefix }),

@@ -64,6 +64,8 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
     release: (request) => storeOf(request.bucket).release(request),
     steer: (request) => storeOf(request.bucket).steer(request),
     peek: (request) => storeOf(request.bucket).peek(request),
+    budgets: (request) => storeOf(request.bucket).budgets(request),
+    keysWithBudgets: (bucket) => storeOf(bucket).keysWithBudgets(bucket),
     learn: (request) => storeOf(request.bucket).learn(request),
     readOutages: (request) => storeOf(request.bucket).readOutages(request),
     noteOutage: (note) => storeOf(note.bucket).noteOutage(note),

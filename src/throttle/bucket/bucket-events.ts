@@ -5,7 +5,9 @@ import { createEmitter, type Emitter } from "../../core/events/events.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Priority } from "../../core/input/options.ts";
-import type { Change } from "../../core/store.ts";
+import { unitsIn } from "../../core/limits/budget.ts";
+import { formatLimit } from "../../core/limits/registry.ts";
+import type { Change, CrossedBudget } from "../../core/store.ts";
 import type { ObservedDrawCall, SlotEvent, TryCall } from "../call-options.ts";
 import type { DownstreamChange } from "../outage/breaker.ts";
 import type { Slot } from "../slot/slot.ts";
@@ -60,6 +62,24 @@ export interface SlowedEvent extends OfKey {
   readonly forMs: number;
 }
 
+/**
+ * Reports that a budget has reached a part of its amount for the first time in a period. Over all processes, one event
+ * is emitted for each part: in the process whose call reached it.
+ */
+export interface BudgetEvent extends OfKey {
+  /** The budget: `"500/month usd"`. */
+  readonly budget: string;
+  readonly unit: string;
+  /** The part of the amount that was reached: `0.8`. It is one of the budget's `warnAt`. */
+  readonly part: number;
+  /** What is spent in the period: `401.2`. Reserved amounts do not count. */
+  readonly spent: number;
+  /** The amount of the period, with what was carried over and granted: `500`. */
+  readonly amount: number;
+  /** When the next period begins. */
+  readonly resetsAt: Date;
+}
+
 /** Reports that any replica changed the policy, or began or ended a cooldown or pause. */
 export interface ChangeEvent {
   /** The changed key, or the start of a key path. Undefined if the whole bucket changed, or if `keys` is set. */
@@ -86,6 +106,7 @@ export interface BucketEvents {
   readonly slowed: SlowedEvent;
   readonly away: AwayEvent;
   readonly back: BackEvent;
+  readonly budget: BudgetEvent;
   readonly change: ChangeEvent;
 }
 
@@ -96,6 +117,7 @@ const EVENT_NAMES: readonly (keyof BucketEvents)[] = [
   "slowed",
   "away",
   "back",
+  "budget",
   "change",
 ];
 
@@ -118,6 +140,8 @@ export interface BucketEmitter extends Emitter<BucketEvents> {
   /** Emits `away` or `back`. */
   away(key: string | undefined, change: DownstreamChange): void;
   changed(key: string | undefined): void;
+  /** Emits `budget` for each part of a budget that was reached. */
+  reached(crossed: readonly CrossedBudget[]): void;
 }
 
 export function createBucketEmitter(name: string, given: Logger): BucketEmitter {
@@ -203,6 +227,20 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
       if (isBack && emitter.hasListener("back")) emitter.emit("back", namedOf(key));
       if (isBack || !emitter.hasListener("away")) return;
       emitter.emit("away", { ...namedOf(key), forMs, reason });
+    },
+    reached(crossed) {
+      if (!emitter.hasListener("budget")) return;
+      for (const { key, limit, part, spent, total, endUs } of crossed) {
+        emitter.emit("budget", {
+          ...namedOf(key),
+          budget: formatLimit(limit),
+          unit: limit.unit,
+          part,
+          spent: unitsIn(limit, spent),
+          amount: unitsIn(limit, total),
+          resetsAt: new Date(Math.ceil(endUs / 1_000)),
+        });
+      }
     },
     changed(key) {
       if (emitter.hasListener("change")) emitter.emit("change", { ...namedOf(key) });

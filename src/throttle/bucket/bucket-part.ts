@@ -1,7 +1,7 @@
 import type { CountSlots } from "../../core/events/observer.ts";
 import type { Logger } from "../../core/logger.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
-import type { WakeReason, Store } from "../../core/store.ts";
+import type { CrossedBudget, Settled, Store, WakeReason } from "../../core/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import type { FeedbackOptions, TryCall } from "../call-options.ts";
@@ -40,6 +40,7 @@ import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createAdmission, type Admission } from "./admission.ts";
 import type { BucketEmitter } from "./bucket-events.ts";
 import type { Tally } from "./facts/tally.ts";
+import { createBudgetControl, type BudgetControl } from "./budgets.ts";
 import { createLiveControl, type LiveControl } from "./live-control.ts";
 import { createJobSlotDraws } from "./job-slot-draws.ts";
 
@@ -87,6 +88,7 @@ export interface BucketPart
   readonly deferred: number;
   readonly drawOnJobSlot: ReturnType<typeof createJobSlotDraws>;
   readonly live: LiveControl;
+  readonly budgets: BudgetControl;
   /** True if the active policy has per-key limits for this key. */
   readonly hasOwnLimits: (key: string) => boolean;
   readonly outcomesReported: () => Promise<void>;
@@ -106,13 +108,20 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   const startsFull = onStateLost === "full";
 
   const known = createKnownPolicy(name, settings, logger);
-  const store = applyOnStoreDown({
-    ...settings,
-    bucket: name,
-    asker: replica,
-    onStoreDown,
-    wake: onStandInWake,
-  });
+  const reached = (crossed: readonly CrossedBudget[]): void => {
+    tally.budgetReached(crossed);
+    events.reached(crossed);
+  };
+  const store = reportingBudgets(
+    applyOnStoreDown({
+      ...settings,
+      bucket: name,
+      asker: replica,
+      onStoreDown,
+      wake: onStandInWake,
+    }),
+    reached,
+  );
   const context: BucketContext = { store, bucket: name, asker: replica, known, logger, count };
   const retries = createStoreRetries(name);
   const leases = createLeaseKeeper(context);
@@ -128,6 +137,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     regroup,
     waitsForStore,
     startsFull,
+    settlementsAnswered: () => settling.answered(),
     onChange: (key) => admission.onChange(key),
   });
   const tries = createTryDraws({
@@ -161,12 +171,20 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     },
     listen: settings.listen,
   });
+  const budgets: BudgetControl = createBudgetControl({
+    ...context,
+    insight,
+    refreshPolicy,
+    isClosed: () => live.isClosed(),
+    onChange: shared.onLiveChange,
+  });
   const live = createLiveControl({
     ...context,
     insight,
     waiting,
     refreshPolicy,
     isDeclared: settings.findPolicy === undefined,
+    inverseOfGrant: (last) => budgets.inverseOfGrant(last),
     onChange: shared.onLiveChange,
   });
   const feedback = createFeedbackReader(
@@ -225,6 +243,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     whenHopeless: admission.whenHopeless,
     drawOnJobSlot,
     live,
+    budgets,
     hasOwnLimits: (key) => ownScopeOf(known.policy, key) !== undefined,
     stepsOf(options) {
       // Under a policy with only per-key limits, a call without a key has no limits.
@@ -261,6 +280,23 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   };
 }
 
+/** Calls `reached` with the parts of budgets that draws and settlements have reached. */
+function reportingBudgets(
+  store: Store,
+  reached: (crossed: readonly CrossedBudget[]) => void,
+): Store {
+  const report = <Reply extends Settled | undefined>(reply: Reply): Reply => {
+    if (reply?.crossed !== undefined) reached(reply.crossed);
+    return reply;
+  };
+  return {
+    ...store,
+    draw: (request) => store.draw(request).then(report),
+    settle: (request) => store.settle(request).then(report),
+    noteSlot: (note, settling) => store.noteSlot(note, settling).then(report),
+  };
+}
+
 /** Stands for the lease holder of a call that the active policy does not allow. */
 const NO_HOLDER: LeaseHolder = {
   scopes: [],
@@ -283,16 +319,16 @@ function createFoundSlots({
   /** The lease keepers for leases of other processes, by process name. */
   const leasesOf = new Map<string, LeaseKeeper>();
 
-  function keeperOf({ asker, lease }: SlotFacts): SlotContext {
-    if (lease === 0 || asker === context.asker) return keeper;
+  function keeperOf({ asker, lease, reserves = false }: SlotFacts): SlotContext {
+    if ((lease === 0 && !reserves) || asker === context.asker) return keeper;
     const leases = leasesOf.get(asker) ?? createLeaseKeeper({ ...context, asker });
     leasesOf.set(asker, leases);
     return { ...keeper, leases };
   }
 
-  function holderOf({ key, cost, policy }: SlotFacts): LeaseHolder {
+  function holderOf({ key, cost, policy, reserves }: SlotFacts): LeaseHolder {
     try {
-      const { scopes, callTerms } = groups.of({ key, cost });
+      const { scopes, callTerms } = groups.of({ key, cost, settles: reserves });
       if (policyDigest(known.terms) === policy) return { scopes, callTerms };
       // The limits that the cost was booked under are gone, but the lease may belong to an active limit.
       return { scopes, callTerms: { ...callTerms, text: "" } };

@@ -1,4 +1,5 @@
 import { withForever } from "../../core/describe.ts";
+import { unitsIn } from "../../core/limits/budget.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import { scopesOf, ownersOfLimits } from "../../core/policy/per-key.ts";
 import { asFarAsKnown, formatPolicy, type Policy } from "../../core/policy/policy.ts";
@@ -107,14 +108,16 @@ export function describeState(
   const whose = ownersOfLimits(known, scopes);
   const limits = limitsOfCall(policy.limits, scopes).map((limit, index): LimitState => {
     const { scope, level, suffix } = whose[index]!;
-    const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};
+    const most = limit.budget === undefined ? limit.capacity : limit.count;
+    const { remaining: left = most, nextUs = nowUs } = statuses[index] ?? {};
+    const [capacity, remaining] = [unitsIn(limit, most), unitsIn(limit, left)];
     return {
       name: formatLimit(limit) + suffix,
       unit: limit.unit,
       scope,
       keyLevel: level,
-      capacity: limit.capacity,
-      level: limit.capacity - remaining,
+      capacity,
+      level: unitsIn(limit, Math.max(0, most - left)),
       remaining,
       nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, closedUntilUs), nowUs),
     };

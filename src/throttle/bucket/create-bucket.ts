@@ -28,6 +28,8 @@ import type { CallDefaults } from "../wrap/call-defaults.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle, waitInside } from "../wrap/throttled.ts";
 import type { Throttle } from "../wrap/throttled-types.ts";
+import { readWhoAndWhy } from "../../core/input/who-and-why.ts";
+import { readBackups, readBudgetsOptions, type BudgetState } from "./budgets.ts";
 import { createBucketEmitter, createCloseListeners } from "./bucket-events.ts";
 import { createPart, type BucketPart, type PartSettings } from "./bucket-part.ts";
 import { readPreview, suppose } from "./facts/preview.ts";
@@ -218,6 +220,26 @@ export function createBucket(
     return all.length === 1 ? all[0]! : all.reduce(joinWaits, NO_WAITS);
   }
 
+  /** Returns the budgets of the bucket, and of all keys with a balance, part by part. */
+  async function allBudgets(): Promise<readonly BudgetState[]> {
+    const own = await partFor(undefined).budgets.budgets();
+    const keys = (await partFor(undefined).budgets.keysWithBudgets()).filter(
+      (key) => key !== undefined,
+    );
+    const byPart = new Map<BucketPart, string[]>();
+    for (const key of keys) {
+      const part = partFor(key);
+      byPart.set(part, [...(byPart.get(part) ?? []), key]);
+    }
+    const all = [own];
+    for (const [{ budgets }, ofPart] of byPart) {
+      for (let from = 0; from < ofPart.length; from += MOST_KEYS_READ) {
+        all.push(await budgets.budgetsOf(ofPart.slice(from, from + MOST_KEYS_READ)));
+      }
+    }
+    return all.flat();
+  }
+
   const bucket: OwnedBucket = {
     name,
     policy,
@@ -318,6 +340,21 @@ export function createBucket(
       const isHeld = await partFor(key).live.hold(key, forMs);
       if (isHeld && forMs > 0) events.cooled(key, forMs);
     },
+    async budgets(options) {
+      const { key, all } = readBudgetsOptions(options);
+      return all ? allBudgets() : partFor(key).budgets.budgets(key);
+    },
+    grant: (amounts, options) => partForGiven(options).budgets.grant(amounts, options),
+    async restore(balances, options) {
+      const read = readBackups(balances);
+      const { by, reason } = readWhoAndWhy("restore()", options);
+      return live().recordRestore({ by, reason }, async () => {
+        const results = [];
+        for (const each of read) results.push(await partForGiven(each).budgets.restore([each]));
+        const restored = results.reduce((sum, result) => sum + result.restored, 0);
+        return { restored, skipped: results.flatMap(({ skipped }) => skipped) };
+      });
+    },
     peek: (options) => partForGiven(options).live.peek(options),
     inForce: () => live().inForce(),
     expire: (override) => live().expire(override),
@@ -335,6 +372,9 @@ export function createBucket(
   if (!isSpread) openPart(FIRST_PART);
   return bucket;
 }
+
+/** The most keys whose budgets one request reads. */
+const MOST_KEYS_READ = 100;
 
 const NO_WAITS: Waits = { byRank: PRIORITIES.map(() => 0), sinceMs: Infinity, most: undefined };
 

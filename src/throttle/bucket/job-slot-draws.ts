@@ -10,6 +10,7 @@
  *   job's or the call's, has a concurrency limit. The job then returns its lease and its slot, and the call draws like
  *   any other.
  */
+import { amountIn } from "../../core/limits/budget.ts";
 import { isLeased, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import type { ObservedDrawCall, TryCall } from "../call-options.ts";
@@ -100,12 +101,13 @@ export function createJobSlotDraws({
     const key = options.key ?? drawnFor.key;
     const cost = mergeCosts(drawnFor.cost, options.cost);
     const priority = options.priority ?? hand.drawnFor.priority;
-    const call: WaitOptions = { ...options, key, cost, priority };
+    // The job has paid its cost, so its call reserves nothing.
+    const call: WaitOptions = { ...options, key, cost, priority, settles: undefined };
     const charge = chargeToJobSlot(hand, call, drawnFor);
     hand.isUsed = true;
     if (charge === undefined) {
       giveUp(slot);
-      return admission.draw(call).then((own) => {
+      return admission.draw({ ...call, settles: options.settles }).then((own) => {
         slot.replacement = own;
         return (hand.replacedBy = own);
       });
@@ -150,6 +152,10 @@ function surplusOf({ drawn, needed }: JobSlotCharge): number[] {
   );
 }
 
+function settledUnder(limit: Limit, settled: number | undefined, drawn: number): number {
+  return settled === undefined ? drawn : amountIn(limit, settled);
+}
+
 /** Gives back a job's slot that the call cannot use. The lease goes back first, because the call may wait for it. */
 function giveUp(slot: DrawnSlot): void {
   slot.release();
@@ -157,7 +163,7 @@ function giveUp(slot: DrawnSlot): void {
   const { limits, costs } = group.callTerms;
   const settled = slot.settled ?? {};
   const back = limits.map((limit, index) =>
-    isLeased(limit) ? 0 : -(settled[limit.unit] ?? costs[index]!),
+    isLeased(limit) ? 0 : -settledUnder(limit, settled[limit.unit] ?? undefined, costs[index]!),
   );
   const deltasOf = (isIncluded: (limit: Limit) => boolean): number[] =>
     back.map((delta, index) => (isIncluded(limits[index]!) ? delta : 0));

@@ -103,6 +103,8 @@ export interface LiveControlParts extends BucketContext {
   readonly refreshPolicy: RefreshPolicy;
   /** True if the code of this process declares the policy. */
   readonly isDeclared: boolean;
+  /** Returns how to take a grant back. */
+  readonly inverseOfGrant: (last: KeptBucketChange) => Promise<Inverse<SteeredState>>;
   /** Called after each change of one key or of all keys, so that waiting calls follow the change at once. */
   readonly onChange: (key: string | undefined) => void;
 }
@@ -124,6 +126,9 @@ export interface LiveControl {
    * applies again.
    */
   readonly expire: (override: Override) => Promise<void>;
+  /** Records that balances are restored, and then restores them. */
+  readonly recordRestore: <Made>(options: WhoAndWhy, restore: () => Promise<Made>) => Promise<Made>;
+  readonly isClosed: () => boolean;
   readonly close: () => void;
 }
 
@@ -151,6 +156,7 @@ interface Seen {
 export function createLiveControl(parts: LiveControlParts): LiveControl {
   const { store, insight, bucket, known, logger, waiting, refreshPolicy, isDeclared, onChange } =
     parts;
+  const { inverseOfGrant } = parts;
   const log = createChangeLog({ store: insight, logger, process: OF_PROCESS });
   let isClosed = false;
 
@@ -233,6 +239,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     last: KeptBucketChange,
     { since, nowMs, older }: { since: number; nowMs: number; older: readonly KeptBucketChange[] },
   ): Promise<Inverse<SteeredState>> {
+    if (last.subject === "budget") return inverseOfGrant(last);
     const { policy: inForce, state: before } = await steered(last.key);
     let planned: PlannedChange;
     let leftMs: number;
@@ -350,6 +357,13 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     inForce: () => inForce(),
     expire: (override) =>
       makeUnder(undefined, steered, (_since, seen) => expireSeen(override, seen)),
+    async recordRestore({ by, reason }, restore) {
+      assertOpen();
+      const { state } = await steered();
+      const what = { bucket, subject: "budget", action: "restore", before: state } as const;
+      return log.make({ ...what, after: state, by, reason }, restore);
+    },
+    isClosed: () => isClosed,
     close() {
       isClosed = true;
     },
@@ -401,7 +415,7 @@ function stateOf(policy: Policy, source: PolicySource, pausedForMs: number): Ste
 }
 
 /** @throws {@link InvalidOptionError} when the key has no state. The error says which key to name instead. */
-function steeredScopeOf(where: string, policy: Policy, key: string): LimitedKey {
+export function steeredScopeOf(where: string, policy: Policy, key: string): LimitedKey {
   const scope = ownScopeOf(policy, key, where);
   if (scope !== undefined) return scope;
   const { key: path, keys } = namedOf(key);

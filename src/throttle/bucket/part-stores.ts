@@ -112,6 +112,11 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
         request.scope === undefined ? steerAll(request) : store.steer(withName(request)),
       peek: (request) =>
         request.scopes.length === 0 ? peekAll(withName(request)) : store.peek(withName(request)),
+      budgets: (request) => store.budgets(withName(request)),
+      async keysWithBudgets() {
+        const reading = storeNames.map((each) => store.keysWithBudgets(each));
+        return (await Promise.all(reading)).flat();
+      },
       learn: (request) => store.learn(request),
       // Outages are few, so all are stored in the first part. A read for several keys then needs only one node.
       readOutages: (request) => store.readOutages({ ...request, bucket: storeNames[0]! }),

@@ -17,6 +17,7 @@ import {
   type Drawn,
   type DrawRequest,
   type LeasesRequest,
+  type Settled,
   type SettleRequest,
   type Store,
   type SlotRequest,
@@ -176,15 +177,17 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     const { slotUs, deltas } = request;
     if (slotUs < lastOutage.sinceUs || slotUs > lastOutage.untilUs) return request;
     const more = deltas.map((delta) => Math.max(0, delta));
-    return more.some((delta) => delta > 0) ? { ...request, deltas: more } : undefined;
+    return more.some((delta) => delta > 0)
+      ? { ...request, deltas: more, reserved: undefined }
+      : undefined;
   }
 
-  async function settle(request: SettleRequest): Promise<void> {
+  async function settle(request: SettleRequest): Promise<Settled | undefined> {
     if (outage !== undefined && request.slotUs >= outage.sinceUs) {
       return outage.standIn.settle(request);
     }
     const settling = partForRedis(request);
-    if (settling !== undefined) await store.settle(settling);
+    return settling && store.settle(settling);
   }
 
   /** Calls `send` for each store, with the leases that this store granted. */

@@ -6,8 +6,8 @@ import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { SettleRequest } from "../../core/store.ts";
 import type { GivenSlot, SlotNote, SlotNoted } from "../../core/stores/insight/slots.ts";
 import type { SettledCost, SettleBy } from "../call-options.ts";
-import { isByUnit, type Cost, differences, shadowDifferences } from "../costs.ts";
-import { assertCounted, type BucketContext } from "../known-policy.ts";
+import { budgetCostsOf, differences, isByUnit, shadowDifferences, type Cost } from "../costs.ts";
+import { assertCounted, settlingTerms, type BucketContext } from "../known-policy.ts";
 import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
 
 /** The result of a draw: permission for one call to start. */
@@ -48,12 +48,19 @@ export interface Slot {
 export interface KeyedSlot extends Slot {
   /** The encoded key of the call. It is stored so that no result has to encode the key again. */
   readonly encodedKey: string | undefined;
+  /**
+   * Keeps the estimate of a call whose actual cost is unknown. Without this, a budget would get the estimate back after
+   * its `reserveMs`.
+   */
+  keepEstimate?(): void;
 }
 
 /** Where the cost of one call is booked: under the limits of a group, at the time of a slot. */
 interface Booking {
   readonly group: LeaseHolder;
   readonly slotUs: number;
+  /** The process that drew the slot, while the estimate is only reserved. */
+  readonly reservedBy?: string | undefined;
   /**
    * The costs that an additional draw booked at a later slot, for each limit of the group. Undefined without such a
    * draw.
@@ -71,6 +78,8 @@ export interface SlotFacts {
   readonly cost: Cost | undefined;
   /** The digest of the policy under which the slot was drawn. */
   readonly policy: string;
+  /** True if the estimate is only reserved, under a budget. */
+  readonly reserves?: boolean | undefined;
   /** The lease number of the slot. 0 without a lease. */
   readonly lease: number;
   /** The name by which the store knows the process that drew the slot. */
@@ -101,6 +110,8 @@ export interface SlotContext {
   noteSlot(note: Omit<SlotNote, "bucket">): Promise<SlotNoted>;
   /** Returns the costs that a call does not need, in the background. */
   giveBack(change: CostChange): void;
+  /** Turns the reserved estimate of a call into its cost, in the background. */
+  keepEstimate(booking: Booking): void;
 }
 
 /** A change of the cost that is booked at a slot, with one number for each limit of the group. */
@@ -111,6 +122,7 @@ interface CostChange {
   /** See `SettleRequest`. */
   readonly shadowDeltas?: readonly number[] | undefined;
   readonly isUnused?: boolean | undefined;
+  readonly reserved?: SettleRequest["reserved"];
 }
 
 /** A group of calls with the same key and cost, which can use each other's slots. */
@@ -190,7 +202,12 @@ export class DrawnSlot implements KeyedSlot {
 
   /** The booking of the call that uses this slot. It changes if another call uses the slot. */
   get booking(): Booking {
-    return (this.#booking ??= { group: this.#group, slotUs: this.slotUs });
+    const { callTerms, keeper } = this.#group;
+    return (this.#booking ??= {
+      group: this.#group,
+      slotUs: this.slotUs,
+      reservedBy: callTerms.reserves ? keeper.leases.asker : undefined,
+    });
   }
 
   set booking(booking: Booking) {
@@ -218,6 +235,7 @@ export class DrawnSlot implements KeyedSlot {
       key: this.#encodedKey,
       cost,
       policy: policyDigest(callTerms),
+      ...(callTerms.reserves && { reserves: true }),
       lease: this.#lease,
       asker,
     };
@@ -252,6 +270,14 @@ export class DrawnSlot implements KeyedSlot {
       this.#settled = undefined;
       throw error;
     }
+  }
+
+  keepEstimate(): void {
+    if (!this.#group.callTerms.reserves || this.#settling !== undefined) return;
+    const { booking } = this;
+    if (booking.reservedBy === undefined) return;
+    this.#group.keeper.keepEstimate(booking);
+    this.booking = { ...booking, reservedBy: undefined };
   }
 
   /** Settles a slot that other processes may also settle. Returns the state that the slot had before. */
@@ -303,8 +329,11 @@ interface Settling {
   readonly settleGiven: SlotContext["settleGiven"];
   readonly noteSlot: SlotContext["noteSlot"];
   readonly giveBack: SlotContext["giveBack"];
+  readonly keepEstimate: SlotContext["keepEstimate"];
   /** Settles the cost that `read` returns for a call's result. */
-  readonly settleByResult: (read: SettleBy<unknown>, result: unknown, slot: Slot) => void;
+  readonly settleByResult: (read: SettleBy<unknown>, result: unknown, slot: KeyedSlot) => void;
+  /** Resolves when the store has replied to all settlements that were sent so far. Never rejects. */
+  answered(): Promise<void>;
   /**
    * Resolves when all results have been read and settled. Waits at most a second, because a result may be an endless
    * stream.
@@ -320,6 +349,11 @@ interface OnLess {
   readonly booked: (key: string | undefined) => void;
 }
 
+/** Returns what a call has reserved under budgets. Undefined if it has reserved nothing. */
+function reservedOf({ group, reservedBy: asker }: Booking): SettleRequest["reserved"] {
+  return asker === undefined ? undefined : { asker, amounts: budgetCostsOf(group.callTerms) };
+}
+
 const READING_MS = 1_000;
 
 export function createSettling(
@@ -327,6 +361,7 @@ export function createSettling(
   onLess: OnLess,
 ): Settling {
   const underWay = new Set<Promise<void>>();
+  const sentToStore = new Set<Promise<void>>();
 
   function track(sending: Promise<void>): void {
     const tracked = sending.finally(() => underWay.delete(tracked));
@@ -335,15 +370,16 @@ export function createSettling(
 
   /** Returns the request for a change. Undefined if there is nothing to book. */
   function requestOf(change: CostChange): SettleRequest | undefined {
-    const { group, deltas, shadowDeltas = [], slotUs, isUnused } = change;
+    const { group, deltas, shadowDeltas = [], slotUs, isUnused, reserved } = change;
     const { scopes, callTerms } = group;
-    const { terms } = known;
-    // Under a newer policy, there is nothing to book: these numbers belong to the limits of the old policy.
-    if (callTerms.text !== terms.text) return undefined;
-    const isInShadow = shadowDeltas.some((delta) => delta !== 0);
-    if (!isInShadow && deltas.every((delta) => delta === 0)) return undefined;
+    // Under a newer policy, only budgets are settled: the other numbers belong to the limits of the old policy.
+    const terms = settlingTerms(known, callTerms);
+    if (terms === undefined) return undefined;
+    const isInShadow = terms === known.terms && shadowDeltas.some((delta) => delta !== 0);
+    const isNothing = reserved === undefined && deltas.every((delta) => delta === 0);
+    if (!isInShadow && isNothing) return undefined;
     const ofShadows = isInShadow ? shadowDeltas : undefined;
-    return { bucket, terms, scopes, deltas, slotUs, isUnused, shadowDeltas: ofShadows };
+    return { bucket, terms, scopes, deltas, slotUs, isUnused, reserved, shadowDeltas: ofShadows };
   }
 
   /**
@@ -370,7 +406,13 @@ export function createSettling(
     }
   }
 
-  async function send(change: CostChange): Promise<void> {
+  function send(change: CostChange): Promise<void> {
+    const sending = sendOne(change).finally(() => sentToStore.delete(sending));
+    sentToStore.add(sending);
+    return sending;
+  }
+
+  async function sendOne(change: CostChange): Promise<void> {
     const request = requestOf(change);
     if (request === undefined) return;
     try {
@@ -387,13 +429,14 @@ export function createSettling(
   }
 
   /** @throws {@link InvalidOptionError} when the settled cost is not a valid cost of the call. */
-  function costChangeOf({ slotUs, group }: Booking, cost: SettledCost): CostChange {
+  function costChangeOf(booking: Booking, cost: SettledCost): CostChange {
+    const { slotUs, group } = booking;
     const { limits, costs, shadowCosts = [], text } = group.callTerms;
     const deltas = differences(limits, costs, cost);
     const shadows = text === known.terms.text ? (known.terms.shadows ?? []) : [];
     const shadowDeltas = shadowDifferences(shadows, shadowCosts, cost);
     assertCounted(bucket, known, { where: "settle()", path: "", byUnit: cost, isKeyed: true });
-    return { group, deltas, shadowDeltas, slotUs };
+    return { group, deltas, shadowDeltas, slotUs, reserved: reservedOf(booking) };
   }
 
   return {
@@ -425,11 +468,16 @@ export function createSettling(
     },
     noteSlot: (note) => store.noteSlot({ ...note, bucket }),
     giveBack: (change) => track(send(change)),
+    keepEstimate(booking) {
+      const { group, slotUs } = booking;
+      const deltas = group.callTerms.limits.map(() => 0);
+      track(send({ group, slotUs, deltas, reserved: reservedOf(booking) }));
+    },
     settleByResult(read, result, slot) {
       const settling = (async () => {
         const cost = await read(result);
         if (cost !== undefined && cost !== null) await slot.settle(cost);
-      })();
+      })().finally(() => slot.keepEstimate?.());
       // Only logs errors: a successful call must not fail because its cost cannot be read.
       track(
         settling.catch((error: unknown) => {
@@ -437,6 +485,9 @@ export function createSettling(
           logger.warn({ bucket, reason: reasonOf(error) }, problem);
         }),
       );
+    },
+    async answered() {
+      await Promise.all(sentToStore);
     },
     async settled() {
       if (underWay.size === 0) return;

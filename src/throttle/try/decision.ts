@@ -1,3 +1,4 @@
+import { unitsIn } from "../../core/limits/budget.ts";
 import { formatLimit, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit, LimitStatus } from "../../core/limits/rule.ts";
 import type { LimitOwner } from "../../core/policy/per-key.ts";
@@ -95,7 +96,7 @@ export const UNKNOWN_MS = 1_000;
 export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
   const { limits, whose } = group.callTerms;
   return limits.map((limit, index) =>
-    describe(factsOf(limit, whose[index]!), granted.statuses[index]!, nowUs),
+    describe(limit, factsOf(limit, whose[index]!), { ...granted.statuses[index]!, nowUs }),
   );
 }
 
@@ -105,11 +106,11 @@ export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly L
  */
 export function allowed(
   decisions: readonly LimitDecision[],
-  { costs }: CallTerms,
+  { costs, limits: terms }: CallTerms,
   { after, slot }: { readonly after: number; readonly slot: Slot },
 ): TryDecision {
   // Each caller gets its own list, because a caller may modify the list.
-  const limits = after === 0 ? [...decisions] : beforeOthers(decisions, costs, after);
+  const limits = after === 0 ? [...decisions] : beforeOthers(decisions, { costs, terms, after });
   let remaining = Infinity;
   let resetAfterMs = 0;
   for (const limit of limits) {
@@ -121,11 +122,12 @@ export function allowed(
 
 function beforeOthers(
   decisions: readonly LimitDecision[],
-  costs: readonly number[],
-  others: number,
+  others: { readonly costs: readonly number[]; readonly terms: readonly Limit[]; after: number },
 ): LimitDecision[] {
+  const { costs, terms, after } = others;
   return decisions.map((limit, index) => {
-    const remaining = Math.min(limit.capacity, limit.remaining + others * costs[index]!);
+    const own = limit.remaining + unitsIn(terms[index]!, after * costs[index]!);
+    const remaining = terms[index]!.budget === undefined ? Math.min(limit.capacity, own) : own;
     return { ...limit, remaining };
   });
 }
@@ -181,13 +183,15 @@ export function later(decision: TryDecision, passedMs: number): TryDecision {
 }
 
 function describe(
+  limit: Limit,
   facts: LimitDecision,
-  { remaining, resetUs, nextUs }: LimitStatus,
-  nowUs: number,
+  { remaining, resetUs, nextUs, nowUs }: LimitStatus & { readonly nowUs: number },
 ): LimitDecision {
   return {
     ...facts,
-    remaining: Math.min(facts.capacity, remaining),
+    // A budget may have more left than its amount, because more was carried over or granted.
+    remaining:
+      limit.budget === undefined ? Math.min(facts.capacity, remaining) : unitsIn(limit, remaining),
     resetAfterMs: untilMs(resetUs, nowUs),
     retryAfterMs: untilMs(nextUs, nowUs),
   };
@@ -207,9 +211,11 @@ function factsOf(limit: Limit, whose: LimitOwner): LimitDecision {
   const ofLimit = known.get(limit) ?? new WeakMap<LimitOwner, LimitDecision>();
   const found = ofLimit.get(whose);
   if (found !== undefined) return found;
-  const { unit, capacity, count, periodUs, kind } = limit;
+  const { unit, count, periodUs, kind, budget } = limit;
   const { isRate } = ruleOf(kind);
-  const windowMs = isRate ? (capacity * periodUs) / count / 1_000 : undefined;
+  const capacity = budget === undefined ? limit.capacity : unitsIn(limit, count);
+  const perUs = budget === undefined ? (capacity * periodUs) / count : periodUs;
+  const windowMs = isRate ? perUs / 1_000 : undefined;
   const facts: LimitDecision = {
     name: formatLimit(limit) + whose.suffix,
     unit,

@@ -46,8 +46,8 @@ export interface Dispatcher {
    * are in the future or too late. With `beside`, only slots of that group's keys count.
    */
   holdsSlots(beside: Group | undefined, bindsAt: number): boolean;
-  /** Fails the callers of a group that have no slot yet. */
-  refuse(group: Group, error: unknown): void;
+  /** Fails the callers of a group that have no slot yet, except those for which `errorOf` returns nothing. */
+  refuse(group: Group, errorOf: (caller: Caller) => unknown): void;
   /**
    * Stores the granted slots. `firstLease` is the lease of the first slot, or 0 if there are no
    * leases.
@@ -66,8 +66,8 @@ export interface Dispatcher {
   dispatchDue(generation: number, waste: Take): void;
   /** Calls `give` with the slots that no caller needs any more, because callers have left. */
   takeSurplus(give: Take): void;
-  /** Drops the held slots of one key, or of all keys, because they are no longer valid. */
-  forget(key?: string): void;
+  /** Drops the held slots of one key, or of all keys, because they are no longer valid. Calls `drop` with them. */
+  forget(key: string | undefined, drop: Take): void;
 }
 
 /** A summary of the pending calls of this process. */
@@ -202,11 +202,15 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       }
       return false;
     },
-    refuse({ line, held }, error) {
-      while (line.size > held.size) {
-        const last = line.last!;
-        leave(last);
-        last.fail(error);
+    refuse({ line, held }, errorOf) {
+      let lacking = line.size - held.size;
+      for (const caller of line.fromLast()) {
+        if (lacking <= 0) break;
+        lacking -= 1;
+        const error = errorOf(caller);
+        if (error === undefined) continue;
+        leave(caller);
+        caller.fail(error);
       }
     },
     hold(group, granted, { firstLease, sentAtMs, offsetMs, rank }) {
@@ -258,13 +262,15 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         give(group, slots);
       }
     },
-    forget(key) {
+    forget(key, drop) {
       lastSharedSlotMs = -Infinity;
       for (const group of holding) {
         if (key !== undefined && !isOfKey(group, key)) continue;
-        leases.releaseAll(group.held.takeLatest(Infinity), group);
+        const slots = group.held.takeLatest(Infinity);
+        leases.releaseAll(slots, group);
         holding.delete(group);
         schedule.update(group);
+        drop(group, slots);
       }
     },
   };

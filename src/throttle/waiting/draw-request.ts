@@ -124,6 +124,7 @@ export function nextSlotRequests(
         wanted,
         rank,
         isBounded: leastUntilMs < Infinity || toLookUp.has(group),
+        reserves: callTerms.reserves,
         sinceUs: bucketUs(sinceMs),
         nextSinceUs: bucketUs(nextSinceMs),
         lastSinceUs: bucketUs(lastSinceMs),

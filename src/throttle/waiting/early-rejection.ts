@@ -128,10 +128,11 @@ export function createEarliestStartCache(
         // stays valid.
         const isOfKey = asked.slotRequests[index]!.isBounded || notBeforeUs > 0;
         const isWhole = isOfKey || group.scopes.length === 0;
-        // If all calls got slots, nothing is known about the next call.
-        if (soonestUs === 0) group.cachedReply = undefined;
+        // If all calls got slots, nothing is known about the next call. A spent budget rejects
+        // calls with its own error.
+        if (soonestUs === 0 || granted.spent !== undefined) group.cachedReply = undefined;
         else if (isWhole) group.cachedReply = ofGroup;
-        if (bindsAt > 0 && bindsAt <= shared.length) {
+        if (bindsAt > 0 && bindsAt <= shared.length && granted.spent === undefined) {
           ofBucket = later(ofBucket, { ...ofGroup, costs: costs.slice(0, shared.length) });
         }
       }

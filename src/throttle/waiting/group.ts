@@ -11,6 +11,7 @@ import {
   costsOf,
   shadowCostsOf,
   textOfCosts,
+  usesBudget,
   type CallCosts,
   type CallTerms,
 } from "../costs.ts";
@@ -37,6 +38,10 @@ export interface Caller extends Waiter {
   readonly patienceMs: number;
   /** The call's deadline, on `performance.now()`. */
   readonly untilMs: number;
+  /** True if the call waits when a budget is spent, because it belongs to a job. Other calls are rejected. */
+  readonly waitsForBudgets: boolean;
+  /** The call's key, encoded. */
+  readonly key: string | undefined;
   /** True for the call of a started job. It goes before all other calls of its priority. */
   readonly isOfStartedJob: boolean;
   next: Caller | undefined;
@@ -307,6 +312,8 @@ export function costsUnder(
 
 /** What identifies a group. */
 interface GroupOptions extends TryCall {
+  /** True if the call settles its cost. Under a budget, the estimate is then only reserved. */
+  readonly settles?: boolean | undefined;
   /**
    * The earlier draw for the same call. The new draw only takes the cost beyond that, and no lease.
    */
@@ -371,7 +378,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   }
 
   /** Finds or creates the group of a call. A one-off group is not stored. */
-  function find({ key, cost, beyond }: GroupOptions, isOneOff: boolean = false): Group {
+  function find({ key, cost, beyond, settles }: GroupOptions, isOneOff: boolean = false): Group {
     const scopes = scopesOf(policy(), key, `bucket("${bucket}")`);
     const { limits, shadows, perKey } = policy();
     if (scopes.length + limits.length + shadows.length === 0) throw noLimitError(key, perKey);
@@ -379,23 +386,34 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     const known = isPlain ? cachedTerms.find((terms) => haveLimits(scopes, terms)) : undefined;
     const costs = known ?? costsFor(scopes, { cost, beyond });
     // A key may contain spaces and digits, so a colon marks the end of the costs.
-    const name = `${textOfCosts(costs)}:${textOfScopes(scopes.map((scope) => scope.key))}`;
+    const limitsOfOne = known === undefined && settles === true && limitsOfCall(limits, scopes);
+    const reserves = limitsOfOne && usesBudget(limitsOfOne, costs.costs);
+    const name = `${textOfCosts(costs)}${reserves ? " reserved" : ""}:${textOfScopes(scopes.map((scope) => scope.key))}`;
     const found = isOneOff ? undefined : groups.get(name);
     // A stored group is only used if its limits are unchanged, because the limits of a tier may
     // have changed.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
-    const callTerms = known ?? termsOf(scopes, costs);
-    if (isPlain && known === undefined && cachedTerms.length < MOST_CACHED_TERMS)
+    const callTerms = known ?? termsOf(scopes, costs, settles);
+    if (
+      isPlain &&
+      settles !== true &&
+      known === undefined &&
+      cachedTerms.length < MOST_CACHED_TERMS
+    )
       cachedTerms.push(callTerms);
     const group = new Group(callTerms, { keeper, name, scopes });
     return isOneOff ? group : add(group);
   }
 
-  function termsOf(scopes: readonly KeyScope[], costs: CallCosts): CallTerms {
+  function termsOf(
+    scopes: readonly KeyScope[],
+    costs: CallCosts,
+    settles: boolean | undefined,
+  ): CallTerms {
     const { limits: shared, text } = policy();
     const scopeLimits = scopes.map(({ limits }) => limits);
     const whose = ownersOfLimits(policy(), scopes);
-    return callTermsOf({ ...costs, shared, scopeLimits, whose, text });
+    return callTermsOf({ ...costs, shared, scopeLimits, whose, text, settles });
   }
 
   /**

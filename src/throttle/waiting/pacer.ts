@@ -1,3 +1,4 @@
+import { promisify } from "node:util";
 import { reasonOf } from "../../core/describe.ts";
 import { ClosedError, StoreUnavailableError } from "../../core/errors.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
@@ -14,7 +15,8 @@ import {
   type WakeReason,
   type SlotRequest,
 } from "../../core/store.ts";
-import type { BucketContext, PolicyUpdate } from "../known-policy.ts";
+import { budgetCostsOf } from "../costs.ts";
+import { settlingTerms, type BucketContext, type PolicyUpdate } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import {
   createAlarm,
@@ -40,6 +42,7 @@ import {
   type EarliestStartCache,
 } from "./early-rejection.ts";
 import { slotCountOf, slotsOf, type HeldSlot } from "../slot/held-slots.ts";
+import { spentError } from "./waiting-call.ts";
 
 /**
  * Draws slots for the callers of one bucket, and starts each caller when its slot is due. At most one request is in
@@ -107,9 +110,13 @@ export interface PacerOptions extends BucketContext {
   /** If true, callers wait while the store does not answer. If false, they fail. */
   readonly waitsForStore: boolean;
   readonly startsFull: boolean;
+  /** Resolves when the store has replied to all settlements of this process that were sent so far. */
+  readonly settlementsAnswered: () => Promise<void>;
   /** Called when the cached start times of one key, or of all keys, have become invalid. */
   readonly onChange: (key: string | undefined) => void;
 }
+
+const endOfTurn = promisify(setImmediate);
 
 const wantedOf = ({ wanted }: SlotRequest): number => wanted;
 
@@ -136,6 +143,8 @@ export function createPacer(options: PacerOptions): Pacer {
   const rejection = createEarlyRejection({ dispatcher, earliestStarts, askTimes });
   /** The requests in flight that give back slots, positions or usage. */
   const underWay = new Set<Promise<void>>();
+  /** Groups whose calls did not fit into a budget, and that are asked for once more. */
+  const settledBefore = new WeakSet<Group>();
   let heldGeneration = 0;
   let asking: Promise<void> | undefined;
   let isWorkDue = false;
@@ -227,7 +236,7 @@ export function createPacer(options: PacerOptions): Pacer {
       schedule.deferNone();
     }
     heldGeneration = reply.generation;
-    const { newText, version, isOverride, sentAtMs } = reply;
+    const { newText, version, isOverride, sentAtMs, nowUs } = reply;
     if (newText !== undefined) return learn({ text: newText, version, isOverride });
 
     known.confirm(version);
@@ -252,7 +261,7 @@ export function createPacer(options: PacerOptions): Pacer {
       // The first slot request of a group that is deferred decides when the group is asked for
       // again.
       const isDeferred = deferred.has(group);
-      take(group, granted, { firstLease, sentAtMs, isDeferred, rank, wanted, ...received });
+      take(group, granted, { firstLease, sentAtMs, isDeferred, rank, wanted, nowUs, ...received });
       if (granted.notBeforeUs > 0) deferred.add(group);
     }
     waitPositions.shared = reply.position;
@@ -298,13 +307,15 @@ export function createPacer(options: PacerOptions): Pacer {
       readonly isDeferred: boolean;
       readonly rank: number;
       readonly wanted: number;
+      readonly nowUs: number;
     },
   ): void {
     const { isDeferred, wanted, arrivedMs, offsetMs, isStale, firstLease } = drawn;
-    if (granted.refusal !== undefined) dispatcher.refuse(group, granted.refusal);
+    if (granted.refusal !== undefined) dispatcher.refuse(group, () => granted.refusal);
     if (!isStale) dispatcher.hold(group, granted, drawn);
     const bindsAt = limitHolding(group, granted, wanted);
-    const untilMs = keyTimeMs(granted, drawn);
+    const areAllRefused = granted.spent !== undefined && refuseUnaffordable(group, granted, drawn);
+    const untilMs = areAllRefused ? 0 : keyTimeMs(granted, drawn);
     group.heldBy = keyHeldBy(group, granted);
     if (!isDeferred) schedule.answered(group, { untilMs, arrivedMs, bindsAt });
     group.scopes.forEach(({ key }, index) => waitPositions.keep(key, granted.positions[index]!));
@@ -312,6 +323,37 @@ export function createPacer(options: PacerOptions): Pacer {
     const slots = slotsOf(granted, firstLease, offsetMs);
     leases.releaseAll(slots, group);
     refund(group, slots);
+  }
+
+  /**
+   * Rejects the calls that do not fit into a budget, unless they wait for its next period. Returns
+   * true if no call of the group waits any more.
+   */
+  function refuseUnaffordable(
+    group: Group,
+    granted: Granted,
+    { nowUs }: { nowUs: number },
+  ): boolean {
+    if (group.callTerms.reserves && !settledBefore.delete(group)) {
+      void lookAgainSettled(group);
+      return false;
+    }
+    dispatcher.refuse(group, (caller) => spentError(bucket, { caller, granted, nowUs }));
+    askTimes.retryNow();
+    return group.line.size === 0;
+  }
+
+  /**
+   * Asks once more for calls that did not fit into a budget, after this process has settled the
+   * calls that have just ended. Their reservations may have been the reason.
+   */
+  async function lookAgainSettled(group: Group): Promise<void> {
+    settledBefore.add(group);
+    await endOfTurn();
+    await options.settlementsAnswered();
+    schedule.deferUntil(group, 0);
+    askTimes.retryNow();
+    workSoon();
   }
 
   /** Returns when to ask for a key again, according to the reply about its calls. 0 allows any time. */
@@ -372,8 +414,13 @@ export function createPacer(options: PacerOptions): Pacer {
 
   /** Drops the slots of an older generation. */
   function forgetHeld(): void {
-    dispatcher.forget();
+    dispatcher.forget(undefined, refundBudgets);
     waitPositions.forgetSharedTurn();
+  }
+
+  /** Returns the cost of dropped slots to budgets. Other limits may already have lost these bookings. */
+  function refundBudgets(group: Group, slots: readonly HeldSlot[]): void {
+    if (group.callTerms.hasBudgets) void track(refundUnused(options, group, slots, "budgets"));
   }
 
   function learn(update: PolicyUpdate): void {
@@ -408,6 +455,10 @@ export function createPacer(options: PacerOptions): Pacer {
       if (rejection.isTooLate(caller)) return caller.refuse();
       dispatcher.enter(caller);
       rejection.joined(caller);
+      // Jobs of the same group may wait for the next period of a budget. This call must not wait
+      // with them.
+      const { group, waitsForBudgets } = caller;
+      if (group.callTerms.hasBudgets && !waitsForBudgets) schedule.deferUntil(group, 0);
       // The call of a started job is requested immediately. Its job may hold the lease that other
       // callers of this process wait for, so it must not wait for their turn.
       if (caller.isOfStartedJob) askTimes.retryNow();
@@ -432,7 +483,7 @@ export function createPacer(options: PacerOptions): Pacer {
     forget(key) {
       clearStartTimes(key);
       if (key === undefined) return forgetHeld();
-      dispatcher.forget(key);
+      dispatcher.forget(key, refundBudgets);
     },
     redraw(key, reason) {
       if (reason === "lease") isOffered = true;
@@ -481,7 +532,7 @@ function giveBack(
   const { name, callTerms } = group;
   const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
   if (slotsUs.length > 0) count("returned", slotsUs.length);
-  const slotRequest = { name, scopes, costs: callTerms.costs };
+  const slotRequest = { name, scopes, costs: callTerms.costs, reserves: callTerms.reserves };
   const { terms } = known;
   const request = { bucket, asker, terms, generation, position, slotRequest, slotsUs };
   return sent(store.giveBack(request), context);
@@ -497,20 +548,25 @@ export async function refundUnused(
   context: BucketContext,
   { scopes, callTerms }: Group,
   slots: readonly HeldSlot[],
+  which: "all" | "budgets" = "all",
 ): Promise<void> {
-  const { store, bucket, known, count } = context;
-  if (slots.length > 0) count("late", slots.length);
-  const { limits, shared, costs, text } = callTerms;
+  const { store, bucket, asker, known, count } = context;
+  if (slots.length > 0 && which === "all") count("late", slots.length);
+  const { limits, shared, costs, reserves } = callTerms;
   /** True for each limit whose cost is settled to zero, as for a call that used nothing. */
-  const isSettled = limits.map((limit, index) => isOfUnits(limit) && costs[index]! > 0);
-  const isReturned = limits.map(
-    (limit, index) => !isSettled[index] && (index >= shared.length || isQuota(limit)),
+  const isSettled = limits.map(
+    (limit, index) => which === "all" && isOfUnits(limit) && costs[index]! > 0,
   );
+  const isReturned = limits.map((limit, index) => {
+    if (which === "budgets") return limit.budget !== undefined;
+    return !isSettled[index] && (index >= shared.length || isQuota(limit));
+  });
   const parts = [
     { isIncluded: isReturned, isUnused: true },
     { isIncluded: isSettled, isUnused: false },
   ].filter(({ isIncluded }) => isIncluded.includes(true));
-  if (parts.length === 0 || text !== known.terms.text) return;
+  const terms = settlingTerms(known, callTerms);
+  if (parts.length === 0 || terms === undefined) return;
   const counts = new Map<number, number>();
   for (const { slotUs } of slots) counts.set(slotUs, (counts.get(slotUs) ?? 0) + 1);
   // All slots of a burst have the same time, so one request gives them back. If the slots have many
@@ -519,8 +575,9 @@ export async function refundUnused(
   const settled = largest.flatMap(([slotUs, count]) =>
     parts.map(({ isIncluded, isUnused }) => {
       const deltas = costs.map((cost, index) => (isIncluded[index] ? -count * cost : 0));
-      const { terms } = known;
-      const request = { bucket, terms, scopes, deltas, slotUs, isUnused };
+      const amounts = budgetCostsOf(callTerms, count);
+      const reserved = reserves && isUnused ? { asker, amounts } : undefined;
+      const request = { bucket, terms, scopes, deltas, slotUs, isUnused, reserved };
       return sent(store.settle(request), context);
     }),
   );
@@ -531,7 +588,7 @@ export async function refundUnused(
  * Waits for a request and only logs its failure. If the request fails, the loss is at most one
  * horizon of slots.
  */
-async function sent(sending: Promise<void>, { bucket, logger }: BucketContext): Promise<void> {
+async function sent(sending: Promise<unknown>, { bucket, logger }: BucketContext): Promise<void> {
   try {
     await sending;
   } catch (error) {

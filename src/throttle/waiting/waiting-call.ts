@@ -1,4 +1,7 @@
-import { isRefusal, WaitTooLongError } from "../../core/errors.ts";
+import { BudgetSpentError, isRefusal, WaitTooLongError } from "../../core/errors.ts";
+import { unitsIn } from "../../core/limits/budget.ts";
+import { formatLimit } from "../../core/limits/registry.ts";
+import type { Granted } from "../../core/store.ts";
 import { RANKS, type Priority } from "../../core/input/options.ts";
 import type { CountSlots } from "../../core/events/observer.ts";
 import type { ObservedDrawCall, TryCall } from "../call-options.ts";
@@ -26,6 +29,8 @@ export interface WaitOptions extends ObservedDrawCall {
   readonly laneWeights?: readonly number[] | undefined;
   /** The slot that the call's job has already drawn. The call waits only for the cost that exceeds it. */
   readonly beyond?: TryCall | undefined;
+  /** True if the call waits when a budget is spent, because it belongs to a job. Other calls are rejected. */
+  readonly waitsForBudgets?: boolean | undefined;
   /** The trace context of the process that added the call's job. */
   readonly producer?: string | undefined;
 }
@@ -141,6 +146,10 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     return this.options.untilMs ?? Infinity;
   }
 
+  get waitsForBudgets(): boolean {
+    return this.options.waitsForBudgets === true;
+  }
+
   get isOfStartedJob(): boolean {
     return this.options.beyond !== undefined;
   }
@@ -190,6 +199,35 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     const facts = { bucket: name, key, maxWaitMs: maxWaitMs!, isHopeless: !isInLine };
     return new WaitTooLongError({ ...facts, ...estimate(group, { priority, isInLine }) });
   }
+}
+
+/**
+ * Returns the error for a call that does not fit into a budget. Returns undefined if the call waits
+ * for the next period.
+ */
+export function spentError(
+  bucket: string,
+  { caller, granted, nowUs }: { caller: Caller; granted: Granted; nowUs: number },
+): BudgetSpentError | undefined {
+  const { bindsAt, soonestUs, spent } = granted;
+  const { limits, costs, whose } = caller.group.callTerms;
+  const limit = limits[bindsAt - 1]!;
+  if (caller.waitsForBudgets || limit.budget?.onSpent !== "refuse") return undefined;
+  const { scope, level, suffix } = whose[bindsAt - 1]!;
+  return new BudgetSpentError({
+    bucket,
+    key: caller.key,
+    limitedBy: formatLimit(limit) + suffix,
+    scope,
+    level,
+    unit: limit.unit,
+    cost: unitsIn(limit, costs[bindsAt - 1]!),
+    amount: unitsIn(limit, spent!.total),
+    spent: unitsIn(limit, spent!.spent),
+    resetsAt: new Date(Math.ceil(spent!.endUs / 1_000)),
+    retryAfterMs: Math.ceil((Math.max(spent!.endUs, soonestUs) - nowUs) / 1_000),
+    httpStatus: limit.budget.httpStatus,
+  });
 }
 
 /**

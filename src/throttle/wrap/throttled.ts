@@ -110,7 +110,7 @@ async function callOnSlot(
   let isSettled = false;
   let slot: KeyedSlot;
   try {
-    slot = await bucket.drawByHand(options);
+    slot = await bucket.drawByHand(settle === undefined ? options : { ...options, settles: true });
     options.onDrawn?.(slot);
   } catch (error) {
     onEnd();
@@ -126,7 +126,8 @@ async function callOnSlot(
       // Waits for the report, because the caller may retry at once and must then find the cooldown.
       const outcome = reported instanceof Promise ? await reported : reported;
       if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
-      if (settle !== undefined && !isSettled) {
+      if (settle === undefined) slot.keepEstimate?.();
+      else if (!isSettled) {
         // The bucket's `settle` gets a copy if it may read the body, because the body belongs to the caller.
         const read = settlesAhead ? copyForReading(result) : result;
         bucket.settleByResult(settle, read, slot);
@@ -139,6 +140,8 @@ async function callOnSlot(
     try {
       await settleRefused(await bucket.reportOutcome(error, slot, cost, feedback), slot, cost);
     } finally {
+      // A failed call may have used its whole estimate.
+      slot.keepEstimate?.();
       left();
     }
   };
@@ -160,7 +163,11 @@ async function callOnSlot(
     isSettled = true;
     bucket.settleByResult(settle, result, slot);
   }
-  return watchGenerator(result, { returned, threw, left }, lost);
+  const leftEarly = (): void => {
+    if (!isSettled) slot.keepEstimate?.();
+    left();
+  };
+  return watchGenerator(result, { returned, threw, left: leftEarly }, lost);
 }
 
 /**

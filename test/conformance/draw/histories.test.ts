@@ -2,7 +2,8 @@ import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import type { Limit } from "../../../src/core/limits/rule.ts";
+import { budget } from "../../../src/core/policy/limit-makers.ts";
+import type { BudgetPeriod, Limit } from "../../../src/core/limits/rule.ts";
 import { RULES } from "../../../src/core/limits/registry.ts";
 import { readPerKeyText } from "../../../src/core/policy/per-key.ts";
 import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
@@ -37,8 +38,15 @@ function limitOf(kinds: readonly string[], mostCount = 20_000): fc.Arbitrary<Lim
       periodUs: fc.constantFrom(...PERIODS_US),
       burst: fc.integer({ min: 5, max: 40 }),
       isDaily: fc.boolean(),
+      per: fc.constantFrom<BudgetPeriod>("day", "month", { days: 3 }),
     })
-    .map(({ kind, unit, count, periodUs, burst, isDaily }) => {
+    .map(({ kind, unit, count, periodUs, burst, isDaily, per }) => {
+      if (kind === "budget") {
+        // Costs of histories are raw numbers, which are millionths for a budget.
+        const amount = Math.max(5, count) / 1_000_000;
+        const carryOver = isDaily && typeof per === "string";
+        return budget({ unit, amount, per, carryOver, reserveMs: 2_000, warnAt: [0.5, 1] });
+      }
       if (!RULES.get(kind)!.isRate) {
         return { kind, unit: "calls", count, periodUs: 2_000_000, capacity: count };
       }
@@ -120,7 +128,8 @@ function policyOf(
     });
 }
 
-const RATES = KINDS.filter((kind) => RULES.get(kind)!.isRate);
+/** A budget can be no shadow. */
+const RATES = KINDS.filter((kind) => RULES.get(kind)!.isRate && kind !== "budget");
 
 /** The same policies, with limits beside them that only count; a quarter of them has no others. */
 function shadowed(policy: fc.Arbitrary<Policy>): fc.Arbitrary<Policy> {
@@ -155,6 +164,7 @@ const wanted: fc.Arbitrary<Wanted> = fc.record(
     sincesUs: sinces,
     isUnderWay: seldom,
     isBounded: fc.boolean(),
+    settles: fc.boolean(),
   },
   { requiredKeys: ["wanted", "cost"] },
 );
@@ -292,7 +302,7 @@ async function take({ askers, forget }: Bench, given: Step): Promise<unknown> {
     case "settle":
       return first[0] === undefined
         ? undefined
-        : own.settle(first[0], given.deltas, last?.key, given.isUnused);
+        : own.settle(first[0], given.deltas, last?.key, given.isUnused, estimateOf(last));
     case "release":
     case "renew": {
       const leases = Array.from({ length: given.count }, (_, index) => own.lease - 1 - index);
@@ -306,6 +316,12 @@ async function take({ askers, forget }: Bench, given: Step): Promise<unknown> {
     case "peek":
       return own.peek(last?.key).catch(refusal);
   }
+}
+
+/** What the calls of a slot request have reserved under budgets. */
+function estimateOf(wanted: Wanted | undefined): Readonly<Record<string, number>> | undefined {
+  if (wanted?.settles !== true) return undefined;
+  return typeof wanted.cost === "object" ? wanted.cost : { calls: wanted.cost ?? 1 };
 }
 
 /** The limits of a level are those that one of the policies has for all its keys. */

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
+  budget,
   concurrency,
   fixedWindow,
   leakyBucket,
@@ -26,6 +27,16 @@ const CASES: readonly { limit: Limit; passes: number; forMs: number }[] = [
   { limit: slidingWindow(50, "1s"), passes: 242, forMs: 4_999 },
   { limit: fixedWindow(70, "1s"), passes: 350, forMs: 4_999 },
   { limit: fixedWindow(9, "1min"), passes: 27, forMs: 179_000 },
+  {
+    limit: budget({ unit: "calls", amount: 0.00003, per: "day", timeZone: "Europe/Berlin" }),
+    passes: 30,
+    forMs: 3_000,
+  },
+  {
+    limit: budget({ unit: "calls", amount: 0.00004, per: { days: 3 } }),
+    passes: 40,
+    forMs: 3_000,
+  },
 ];
 const RATE_KINDS = [...RULES.values()].filter(({ isRate }) => isRate).map(({ kind }) => kind);
 const name = ({ kind, count, periodUs, capacity }: Limit): string =>
@@ -39,6 +50,11 @@ const step = fc.record({
   wait: fc.oneof(fc.nat(2_000), fc.nat(400_000), fc.nat(3_000_000), fc.constant("edge" as const)),
 });
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+
+/** A budget also refuses calls that cost more than its amount, but only until it is raised. */
+function mostOf({ count, capacity, budget: terms }: Limit): number {
+  return terms === undefined ? capacity : count;
+}
 
 function leasesFrom(first: number, next: number): number[] {
   return Array.from({ length: next - first }, (_, index) => first + index);
@@ -55,13 +71,14 @@ async function drawAtRandom(
   );
   const passed: Passed[] = [];
   for (const { asker, wanted, part, wait } of steps) {
-    const cost = Math.max(1, Math.floor(part * limit.capacity));
+    const cost = Math.max(1, Math.floor(part * mostOf(limit)));
     const slots = slotsOf(await askers[asker]!.draw(wanted, cost));
     passed.push(...slots.map((slotUs) => ({ slotUs, cost })));
     const latestUs = passed.at(-1)?.slotUs ?? 0;
     // A µs after the last one has drained is where rounding shows.
     const edgeUs = latestUs + Math.ceil((cost * limit.periodUs) / limit.count) + 1;
-    clock.set(wait === "edge" ? Math.max(clock.nowUs(), edgeUs) : clock.nowUs() + wait);
+    const waitUs = typeof wait === "number" && limit.budget ? wait * 50_000 : wait;
+    clock.set(waitUs === "edge" ? Math.max(clock.nowUs(), edgeUs) : clock.nowUs() + waitUs);
   }
   return passed;
 }

@@ -14,6 +14,7 @@ import {
   type Peeked,
   type WaitPosition,
   type ScopesRequest,
+  type Settled,
   type Steered,
   type Store,
   type SlotRequest,
@@ -29,6 +30,8 @@ export interface Wanted {
   readonly isTry?: boolean;
   /** The calls wait for a bounded time. */
   readonly isBounded?: boolean;
+  /** The calls settle their cost, so budgets only reserve it. */
+  readonly settles?: boolean;
   /** Its leases were drawn before. */
   readonly isUnderWay?: boolean;
   /** It has let calls pass that the bucket knows nothing of. */
@@ -53,7 +56,8 @@ export interface Asker {
     deltas: Readonly<Record<string, number>>,
     key?: string,
     isUnused?: boolean,
-  ): Promise<void>;
+    reserved?: Readonly<Record<string, number>>,
+  ): Promise<Settled | undefined>;
   release(leases: readonly number[], ...keys: readonly (string | undefined)[]): Promise<void>;
   renew(leases: readonly number[], key?: string): Promise<readonly number[]>;
   steer(change: Change, key?: string): Promise<Steered>;
@@ -110,6 +114,7 @@ export function createAsker(
     priority = "normal",
     isUnderWay = false,
     isBounded = false,
+    settles = false,
     sincesUs,
   }: Wanted): SlotRequest {
     const scopes = scopesFor(key).map((scope): KeyScope => {
@@ -121,7 +126,7 @@ export function createAsker(
       kind === "concurrency" ? Number(!isUnderWay) : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
     );
     const shadowCosts = inShadow?.map(({ unit }) => byUnit[unit] ?? (unit === "calls" ? 1 : 0));
-    const slotRequestName = `${key ?? ""} ${[...costs, ...(shadowCosts ?? [])].join(" ")}`;
+    const slotRequestName = `${settles ? "settles " : ""}${key ?? ""} ${[...costs, ...(shadowCosts ?? [])].join(" ")}`;
     const rank = RANKS[priority];
     const askedUs = waitsSinceUs.get(slotRequestName) ?? 0;
     const [sinceUs, nextSinceUs, lastSinceUs] = sincesUs ?? [askedUs, askedUs, askedUs];
@@ -133,6 +138,7 @@ export function createAsker(
       wanted,
       rank,
       isBounded,
+      reserves: settles,
       sinceUs,
       nextSinceUs,
       lastSinceUs,
@@ -209,10 +215,13 @@ export function createAsker(
         slotsUs,
       });
     },
-    settle: (slotUs, byUnit, key, isUnused) => {
-      const deltas = limitsOfCall(limits, scopesFor(key)).map(({ unit }) => byUnit[unit] ?? 0);
+    settle: (slotUs, byUnit, key, isUnused, estimate) => {
+      const all = limitsOfCall(limits, scopesFor(key));
+      const deltas = all.map(({ unit }) => byUnit[unit] ?? 0);
+      const amounts = all.map(({ unit, budget }) => (budget && estimate?.[unit]) ?? 0);
+      const reserved = estimate && { asker: name, amounts };
       const shadowDeltas = inShadow?.map(({ unit }) => byUnit[unit] ?? 0);
-      return store.settle({ ...about(key), deltas, shadowDeltas, slotUs, isUnused });
+      return store.settle({ ...about(key), deltas, shadowDeltas, slotUs, isUnused, reserved });
     },
     release(leases, ...keys) {
       const scopes = (keys.length === 0 ? [undefined] : keys).flatMap(scopesFor);

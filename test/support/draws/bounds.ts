@@ -30,6 +30,7 @@ export const EXCESS: Readonly<Record<string, Excess>> = {
   "sliding-log": ({ capacity, periodUs }, passed) => mostIn(passed, periodUs) - capacity,
   "sliding-window": ofEstimate,
   "fixed-window": ofWindows,
+  budget: ofBudget,
 };
 
 function ofBucket({ count, periodUs, capacity }: Limit, passed: readonly Passed[]): number {
@@ -39,6 +40,25 @@ function ofBucket({ count, periodUs, capacity }: Limit, passed: readonly Passed[
       mostIn(passed, windowUs) - (capacity - 1 + Math.ceil((count * windowUs) / periodUs)),
   );
   return Math.max(...excesses);
+}
+
+/** Sums by date, in the budget's time zone, with no arithmetic of periods: a month is the first part of a date. */
+function ofBudget({ count, budget }: Limit, passed: readonly Passed[]): number {
+  const { per, timeZone } = budget!;
+  const format = new Intl.DateTimeFormat("en-CA", { timeZone });
+  const dates = passed.map(({ slotUs, cost }) => ({ date: format.format(slotUs / 1_000), cost }));
+  const days = new Map<string, number>();
+  for (const { date, cost } of dates) {
+    const name = per === "month" ? date.slice(0, 7) : date;
+    days.set(name, (days.get(name) ?? 0) + cost);
+  }
+  if (typeof per === "string") return Math.max(...days.values()) - count;
+  const sums = [...days.keys()].map((last) => {
+    const first = new Date(Date.parse(last) - (per.days - 1) * 86_400_000).toISOString();
+    const within = [...days].filter(([date]) => date >= first.slice(0, 10) && date <= last);
+    return within.reduce((sum, [, cost]) => sum + cost, 0);
+  });
+  return Math.max(...sums) - count;
 }
 
 function ofWindows({ capacity, periodUs, align }: Limit, passed: readonly Passed[]): number {

@@ -4,7 +4,11 @@ import type { Store } from "../../../src/core/store.ts";
 import { createOutageNotes } from "../../../src/stores/redis/bucket-store.ts";
 import { drawSlots } from "../../../src/stores/redis/bucket-store.ts";
 import { runScript, type Script } from "../../../src/stores/redis/scripts/script.ts";
-import { bucketPeek, bucketSteer } from "../../../src/stores/redis/scripts/bucket/bucket.ts";
+import {
+  bucketBudgets,
+  bucketPeek,
+  bucketSteer,
+} from "../../../src/stores/redis/scripts/bucket/bucket.ts";
 import {
   costsSettle,
   givenSettle,
@@ -12,6 +16,7 @@ import {
 } from "../../../src/stores/redis/scripts/bucket/give-back.ts";
 import { slotNote } from "../../../src/stores/redis/scripts/bucket/slot-note.ts";
 import { leasesRelease, leasesRenew } from "../../../src/stores/redis/scripts/bucket/leases.ts";
+import { budgetsKey, ownersOfLedgers } from "../../../src/stores/redis/scripts/keys.ts";
 import { ratiosLearn } from "../../../src/stores/redis/scripts/bucket/ratios.ts";
 
 /** The store in Redis, with the server's clock pinned to a clock of the test's. */
@@ -55,6 +60,9 @@ export function createPinnedRedisStore(
     release: (request) => run(leasesRelease, request),
     steer: (request) => run(bucketSteer, request),
     peek: (request) => run(bucketPeek, request),
+    budgets: (request) => run(bucketBudgets, request),
+    keysWithBudgets: async (bucket) =>
+      ownersOfLedgers(await redis.zrangebyscore(budgetsKey(prefix, bucket), nowUs(), "+inf")),
     learn: (request) => runScript(redis, ratiosLearn, { ...request, prefix }),
     ...createOutageNotes(redis, prefix),
     listen: () => undefined,

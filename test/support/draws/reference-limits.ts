@@ -1,5 +1,6 @@
+import { periodStarts, type Calendar } from "../../../src/core/limits/calendar-days.ts";
 import { windowAt } from "../../../src/core/limits/calendar-windows.ts";
-import type { Limit } from "../../../src/core/limits/rule.ts";
+import type { BudgetTerms, Limit } from "../../../src/core/limits/rule.ts";
 
 /**
  * The limits once more, in plain TypeScript, for tests: what one line for all replicas would give. It shares no arithmetic
@@ -115,6 +116,23 @@ const fixedWindow: Kind<Windows> = {
   commit: (limit, { used }, atUs, cost) => add(used, windowAt(limit, atUs).startUs, cost),
 };
 
+const ofBudget: Kind<{ readonly spent: Map<number, number> }> = {
+  fresh: () => ({ spent: new Map() }),
+  earliest({ count, budget }, { spent }, atUs, cost) {
+    const [startUs, ...later] = periodStarts(atUs, calendarOf(budget!), 3);
+    const ends = [startUs!, ...later];
+    const fits = ends.find((endUs) => (spent.get(endUs) ?? 0) + cost <= count);
+    return Math.max(atUs, fits ?? Infinity);
+  },
+  commit({ budget }, { spent }, atUs, cost) {
+    add(spent, periodStarts(atUs, calendarOf(budget!), 1)[0]!, cost);
+  },
+};
+
+function calendarOf({ per, timeZone, weekStart }: BudgetTerms): Calendar {
+  return { per: per as Calendar["per"], timeZone, weekStart };
+}
+
 function add(used: Map<number, number>, window: number, cost: number): void {
   used.set(window, (used.get(window) ?? 0) + cost);
 }
@@ -126,5 +144,6 @@ const KINDS: Readonly<Record<string, Kind<unknown>>> = Object.fromEntries(
     "sliding-log": log,
     "sliding-window": slidingWindow,
     "fixed-window": fixedWindow,
+    budget: ofBudget,
   }).map(([kind, rule]) => [kind, rule as Kind<unknown>]),
 );

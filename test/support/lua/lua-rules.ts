@@ -84,8 +84,19 @@ function numbersOf({ kind, count, periodUs, capacity, resets }: Limit): Fields {
     $period_us: periodUs,
     $capacity: capacity,
     $resets: resets && tableOf([...resets]),
+    ...(kind === "budget" && { $terms: CALENDAR }),
   };
 }
+
+/** A budget of calendar periods that carries nothing over and warns of nothing. */
+const CALENDAR: Fields = {
+  ...tableOf([]),
+  $most_carried: 0,
+  $reserve_us: 1_000,
+  $day_count: 0,
+  $days: tableOf([]),
+  $warn_at: tableOf([]),
+};
 
 function drawerAt(nowUs: number): Fields {
   return { ...tableOf([]), $asker: "a", $now_us: nowUs, $order: 0, $lease: 1 };

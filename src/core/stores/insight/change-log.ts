@@ -316,7 +316,7 @@ function whyNot(change: KeptChange, { nowMs, mayHold }: Log): string | undefined
   const { id, undoneBy, failed } = change;
   if (undoneBy !== undefined) return NOT_NOW.undone(undoneBy);
   if (failed !== undefined && !mayHold.has(id)) return NOT_NOW.failed;
-  if (change.bucket === undefined || change.subject === "policy") return undefined;
+  if (change.bucket === undefined || change.subject !== "pause") return undefined;
   const isOver = [change.before, change.after].every((each) => pauseLeft(each, change, nowMs) <= 0);
   return isOver ? NOT_NOW.pauseOver : undefined;
 }

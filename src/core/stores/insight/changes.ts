@@ -9,7 +9,15 @@ import type { PolicySource } from "../../store.ts";
 /**
  * The action of a bucket change. `"expire"` is the end of a temporary override. `"rules"` is a change by a rules file.
  */
-export type BucketAction = "configure" | "pause" | "resume" | "undo" | "expire" | "rules";
+export type BucketAction =
+  | "configure"
+  | "pause"
+  | "resume"
+  | "grant"
+  | "restore"
+  | "undo"
+  | "expire"
+  | "rules";
 export type QueueAction =
   | "pause"
   | "resume"
@@ -43,6 +51,8 @@ export const REFUSED: Readonly<Record<BucketAction | QueueAction | EndpointActio
     configure: null,
     pause: null,
     resume: null,
+    grant: null,
+    restore: "the balances before it are not kept; restore other balances",
     set: null,
     disable: null,
     enable: null,
@@ -111,12 +121,23 @@ export interface SteeredState {
   readonly text: string;
   readonly source: PolicySource;
   readonly pausedForMs: number;
+  /** What is granted in addition to budgets. Only for changes of budgets. */
+  readonly grants?: readonly Grant[] | undefined;
+}
+
+/** What is granted in addition to the amount of one budget, in one period. */
+export interface Grant {
+  /** The unit and the period of the budget: `"usd:month"`. */
+  readonly budget: string;
+  readonly granted: number;
+  /** The start of the period, in µs since 1970. */
+  readonly startUs: number;
 }
 
 export interface NewBucketChange extends NotedChange {
   readonly bucket: string;
   readonly queue?: undefined;
-  readonly subject: "policy" | "pause";
+  readonly subject: "policy" | "pause" | "budget";
   readonly action: BucketAction;
   readonly before: SteeredState;
   readonly after: SteeredState;
@@ -339,6 +360,8 @@ export interface SteeredFacts {
    * without an end, which is `"forever"` in JSON.
    */
   readonly pausedForMs: number;
+  /** For a grant: what is granted in addition, by budget: `{ "usd:month": 50 }`. */
+  readonly granted?: Readonly<Record<string, number>> | undefined;
 }
 
 /** A change of a bucket by an operator or a rules file, as the log shows it. */
@@ -354,7 +377,7 @@ export interface BucketChange {
    */
   readonly action: BucketAction;
   /** The part of the bucket that was changed. For an `"undo"`, it is the part that the undone change affected. */
-  readonly subject: "policy" | "pause";
+  readonly subject: "policy" | "pause" | "budget";
   /** The time of the change, in ms since 1970 on the clock of Redis. */
   readonly atMs: number;
   readonly by: string;
@@ -442,8 +465,10 @@ function describeOfBucket({ key, before, after, ...facts }: KeptBucketChange): B
   return { ...facts, ...namedOf(key), before: factsOf(before), after: factsOf(after) };
 }
 
-function factsOf({ policy, source, pausedForMs }: SteeredState): SteeredFacts {
-  return { policy, source, pausedForMs };
+function factsOf({ policy, source, pausedForMs, grants }: SteeredState): SteeredFacts {
+  if (grants === undefined) return { policy, source, pausedForMs };
+  const granted = grants.map((each) => [each.budget, each.granted]);
+  return { policy, source, pausedForMs, granted: Object.fromEntries(granted) };
 }
 
 function describeOfQueue(change: KeptQueueChange): QueueChange {

@@ -5,6 +5,8 @@
  *   a limit.
  * - A limited key, and each level of its path: `<prefix>:{<bucket>}:key:<key>:state`, and so on.
  *   `<key>` is the key's text from `core/key-path.ts`.
+ * - A budget: `…:budget:<unit>:<period>` and `…:reserved:<unit>:<period>`, and `…:budgets` with the
+ *   names of all ledgers of the bucket.
  * - Shadow limits: `…:shadows`, and `…:shadow:<part>:<n>`.
  * - A slot that a server has granted: `…:slot:<name>`.
  * - A bucket whose keys are spread over a cluster has several names, `<bucket>:<n>`.
@@ -12,6 +14,7 @@
  *
  * The braces are the hash tag. It keeps all Redis keys of a bucket on one node of a cluster.
  */
+import { budgetName } from "../../../core/limits/budget.ts";
 import { countSameKindBefore, isLeased, ruleOf } from "../../../core/limits/registry.ts";
 import type { Limit } from "../../../core/limits/rule.ts";
 import type { LimitedKey } from "../../../core/store.ts";
@@ -30,16 +33,16 @@ export function bucketKeys(
   const tagged = `${prefix}:{${bucket}}`;
   const own = keys.flatMap(({ key, limits: keyLimits }) => {
     const base = `${tagged}:key:${encoded(key)}`;
-    return [`${base}:state`, `${base}:line`, ...partsOf(base, keyLimits)];
+    return [`${base}:state`, `${base}:line`, ...partsOf(base, keyLimits, tagged)];
   });
   return [
     `${tagged}:state`,
     `${tagged}:line`,
     `${tagged}:holes`,
-    ...partsOf(tagged, limits),
+    ...partsOf(tagged, limits, tagged),
     ...own,
     ...(shadows.length === 0 ? [] : [`${tagged}:shadows`]),
-    ...partsOf(`${tagged}:shadow`, shadows),
+    ...partsOf(`${tagged}:shadow`, shadows, tagged),
   ];
 }
 
@@ -113,8 +116,39 @@ export function encoded(key: string): string {
  * kind, so they are found again after other limits were added or removed. All other structures have
  * their limit's number.
  */
-function partsOf(base: string, limits: readonly Limit[]): string[] {
-  return limits.flatMap((_, index) => partsOfLimit(base, limits, index));
+function partsOf(base: string, limits: readonly Limit[], tagged: string): string[] {
+  return limits.flatMap((limit, index) =>
+    limit.budget === undefined
+      ? partsOfLimit(base, limits, index)
+      : [...budgetKeys(base, budgetName(limit)), budgetIndexKey(tagged)],
+  );
+}
+
+/** Returns the Redis keys of one budget. They keep their names when the rest of the policy changes. */
+function budgetKeys(base: string, name: string): readonly [ledger: string, reserved: string] {
+  return [`${base}:budget:${name}`, `${base}:reserved:${name}`];
+}
+
+function budgetIndexKey(tagged: string): string {
+  return `${tagged}:budgets`;
+}
+
+/** Returns the Redis key with the names of all ledgers of a bucket, or of one of its parts. */
+export function budgetsKey(prefix: string, bucket: string): string {
+  return budgetIndexKey(`${prefix}:{${bucket}}`);
+}
+
+/** Returns the keys, encoded as for the store, to which ledgers belong. Undefined stands for the bucket. */
+export function ownersOfLedgers(ledgers: readonly string[]): (string | undefined)[] {
+  const owners = ledgers.map((ledger) => {
+    const encodedKey = /}:key:([^:]*):budget:/.exec(ledger)?.[1];
+    return encodedKey === undefined ? undefined : decoded(encodedKey);
+  });
+  return [...new Set(owners)];
+}
+
+function decoded(encodedKey: string): string {
+  return encodedKey.replaceAll("%3A", ":").replaceAll("%25", "%");
 }
 
 function partsOfLimit(base: string, limits: readonly Limit[], index: number): string[] {

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { withForever } from "../../../core/describe.ts";
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { readOptions, PRIORITIES, type Priority } from "../../../core/input/options.ts";
-import { formatLimit, ruleOf } from "../../../core/limits/registry.ts";
+import { formatLimit, hasPace } from "../../../core/limits/registry.ts";
 import type { PolicySource } from "../../../core/store.ts";
 import type { Policy } from "../../../core/policy/policy.ts";
 import {
@@ -193,7 +193,7 @@ export function capOf({ limits }: Pick<Policy, "limits">): number | undefined {
 }
 
 function ratesOf(limits: Policy["limits"]) {
-  const shared = limits.filter(({ kind, unit }) => unit === "calls" && ruleOf(kind).isRate);
+  const shared = limits.filter(({ kind, unit }) => unit === "calls" && hasPace(kind));
   return shared.map((limit) => ({ limit, perSecond: (limit.count * 1_000_000) / limit.periodUs }));
 }
 

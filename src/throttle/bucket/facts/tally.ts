@@ -8,6 +8,8 @@ import {
   type Traces,
 } from "../../../core/events/observer.ts";
 import type { Priority } from "../../../core/input/options.ts";
+import { formatLimit } from "../../../core/limits/registry.ts";
+import type { CrossedBudget } from "../../../core/store.ts";
 import type { LocalActivity } from "../../bucket.ts";
 import { nameBinding } from "../../try/decision.ts";
 import type { Waits } from "../../waiting/dispatch.ts";
@@ -24,6 +26,8 @@ export interface Tally {
   readonly traces: () => Traces | undefined;
   /** Counts a refusal by the downstream that causes a cooldown or a rate cut. */
   readonly cooled: () => void;
+  /** Counts the parts of budgets that calls of this process have reached. */
+  readonly budgetReached: (crossed: readonly CrossedBudget[]) => void;
   /** Marks the bucket as active, because a caller waits. */
   readonly touch: () => void;
   /** Returns the counts since the last call of this method. After it, the next activity calls `onActivity` again. */
@@ -66,6 +70,9 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
       refused += 1;
       touch();
     },
+    budgetReached(crossed) {
+      for (const { limit, part } of crossed) observed()?.budgetReached(formatLimit(limit), part);
+    },
     touch,
     take() {
       const taken = { started, refused };
@@ -95,6 +102,11 @@ class BucketSeries {
     };
     this.#bucket = bucket;
     this.#observer = observer;
+  }
+
+  budgetReached(budget: string, part: number): void {
+    const observer = this.#observer;
+    observer.series("sluice_budget_warnings_total", this.#bucket, budget, String(part)).add(1);
   }
 
   waited(waitedMs: number, priority: Priority): void {

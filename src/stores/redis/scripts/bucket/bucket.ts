@@ -1,13 +1,15 @@
 import {
   SOURCES,
+  type BudgetsRequest,
   type Change,
+  type ChangedBudget,
   type LimitedKey,
   type ScopesRequest,
   type SteerRequest,
 } from "../../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
 import { shapeScript } from "../script.ts";
-import { flag, flat, from, int, oneOf, rest, text } from "../shape.ts";
+import { flag, flat, from, int, oneOf, readerOf, rest, text } from "../shape.ts";
 import { readStatus } from "./slots-draw.ts";
 
 const policyText = from(({ terms }: Pick<ScopesRequest, "terms">) => terms.text);
@@ -57,6 +59,56 @@ export const bucketSteer = shapeScript({
   },
   reply: { generation: int, isStale: flag },
 });
+
+export const bucketBudgets = shapeScript({
+  name: "bucket/budgets",
+  keys: (input: BudgetsRequest & Frame) => frameKeys(input),
+  args: {
+    channel: from(({ prefix }: Frame) => changesChannel(prefix)),
+    message: from(({ bucket, scopes }: BudgetsRequest) =>
+      scopes.length === 0 ? bucket : `${bucket}\n${scopes.at(-1)!.key}`,
+    ),
+    change: from(({ change }: BudgetsRequest) => change.do),
+    numbers: from((input: BudgetsRequest & Frame) =>
+      packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input), ...budgetNumbers(input.change)]),
+    ),
+  },
+  reply: {
+    nowUs: int,
+    balances: rest({
+      read: (reply) => BALANCE.read(reply),
+    }),
+  },
+});
+
+const BALANCE = readerOf({
+  scopeNumber: int,
+  limitNumber: int,
+  startUs: int,
+  endUs: int,
+  spent: int,
+  reserved: int,
+  carried: int,
+  granted: int,
+  total: int,
+});
+
+function budgetNumbers(change: BudgetsRequest["change"]): number[] {
+  if (change.do === "look") return [];
+  if (change.do === "grant") {
+    return change.grants.flatMap((each) => [...selectedBy(each), each.amount]);
+  }
+  return change.balances.flatMap((each) => [
+    ...selectedBy(each),
+    each.spent,
+    each.carried,
+    each.granted,
+  ]);
+}
+
+function selectedBy({ scopeNumber, limitNumber, startUs }: ChangedBudget): number[] {
+  return [scopeNumber, limitNumber, startUs];
+}
 
 function steeredOf({ scope }: SteerRequest): readonly LimitedKey[] {
   return scope === undefined ? [] : [scope];

@@ -1,6 +1,7 @@
 /**
  * The parts that all scripts of a bucket share: keys, limits, and numbers packed into one argument.
  */
+import { budgetNumbers } from "../../../../core/limits/budget.ts";
 import { ruleOf } from "../../../../core/limits/registry.ts";
 import type { Limit } from "../../../../core/limits/rule.ts";
 import type { KnownTerms, ScopesRequest } from "../../../../core/store.ts";
@@ -55,8 +56,10 @@ export function shadowsNumbers({ shadows = [] }: Pick<KnownTerms, "shadows">): n
  */
 export function limitsNumbers(limits: readonly Limit[]): number[] {
   const numbers = [limits.length];
-  for (const { kind, count, periodUs, capacity, resets = [] } of limits) {
+  for (const limit of limits) {
+    const { kind, count, periodUs, capacity, resets = [] } = limit;
     numbers.push(ruleOf(kind).code, count, periodUs, capacity, resets.length, ...resets);
+    if (limit.budget !== undefined) numbers.push(...budgetNumbers(limit));
   }
   return numbers;
 }

@@ -1,9 +1,10 @@
-import type { ReturnRequest, SettleRequest } from "../../../../core/store.ts";
+import type { ReturnRequest, Settled, SettleRequest } from "../../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
 import type { GivenSlot, SlotNoted } from "../../../../core/stores/insight/slots.ts";
 import { slotNoteKey } from "../keys.ts";
 import { SLOT_NOTED } from "./slot-note.ts";
 import { defineScript, type Script } from "../script.ts";
+import { createNumbers, readCrossed } from "./slots-draw.ts";
 
 export type SlotsReturn = ReturnRequest & Frame;
 
@@ -13,7 +14,8 @@ export const slotsReturn: Script<SlotsReturn, void> = defineScript({
   args: (input) => {
     const { asker, terms, position, slotRequest, generation, slotsUs, pinnedUs = 0 } = input;
     const { name, scopes, costs } = slotRequest;
-    const head = [pinnedUs, generation, position.sinceUs, position.leaseOrder];
+    const reserves = slotRequest.reserves === true ? 1 : 0;
+    const head = [pinnedUs, generation, reserves, position.sinceUs, position.leaseOrder];
     const frame = frameNumbers({ terms, scopes });
     const positions = scopes.flatMap((scope) => [
       scope.position.sinceUs,
@@ -30,17 +32,25 @@ export const slotsReturn: Script<SlotsReturn, void> = defineScript({
   decode: () => undefined,
 });
 
-export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
+export const costsSettle: Script<SettleRequest & Frame, Settled> = defineScript({
   name: "bucket/costs-settle",
+  isPacked: true,
   keys: (input) => frameKeys(input, input.shadowDeltas && input.terms.shadows),
   args: (input) => {
     const { terms, slotUs, isUnused = false, deltas, shadowDeltas, pinnedUs = 0 } = input;
+    const { asker = "", amounts } = input.reserved ?? {};
     const head = [pinnedUs, slotUs, isUnused ? 1 : 0];
+    const own = amounts ? deltas.flatMap((delta, index) => [delta, amounts[index]!]) : deltas;
     const ofShadows = shadowDeltas ? [...shadowsNumbers(terms), ...shadowDeltas] : [];
-    return [terms.text, packNumbers([...head, ...frameNumbers(input), ...deltas, ...ofShadows])];
+    const numbers = packNumbers([...head, ...frameNumbers(input), ...own, ...ofShadows]);
+    return [terms.text, asker, numbers];
   },
-  decode: () => undefined,
+  decode: (reply, input) => settledBy((reply as readonly [number, Buffer?])[1], input),
 });
+
+function settledBy(notes: Buffer | undefined, { terms, scopes }: SettleRequest): Settled {
+  return notes ? { crossed: readCrossed(createNumbers(notes), terms.limits, scopes) } : {};
+}
 
 /**
  * Settles a slot that a server has granted, unless the slot is already settled. Marks the slot as
@@ -48,13 +58,17 @@ export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
  */
 export const givenSettle: Script<
   SettleRequest & Frame & GivenSlot & { readonly request: string },
-  SlotNoted
+  SlotNoted & Settled
 > = defineScript({
   name: costsSettle.name,
+  isPacked: true,
   keys: (input) => [
     ...costsSettle.keys(input),
     slotNoteKey(input.prefix, input.bucket, input.slot),
   ],
   args: (input) => [...costsSettle.args(input), input.untilMs, input.request],
-  decode: (reply) => SLOT_NOTED.read(reply),
+  decode: (reply, input) => ({
+    ...SLOT_NOTED.read(reply),
+    ...settledBy((reply as readonly [Buffer, number, Buffer?])[2], input),
+  }),
 });

@@ -1,7 +1,9 @@
+import { MILLIONTHS } from "../../../../core/limits/budget.ts";
 import type { Limit, LimitStatus } from "../../../../core/limits/rule.ts";
 import {
   NO_POSITION,
   spacingOf,
+  type CrossedBudget,
   type DrawReply,
   type DrawRequest,
   type Granted,
@@ -23,10 +25,10 @@ import { defineScript, type Script } from "../script.ts";
 export type SlotsDraw = DrawRequest & Frame;
 
 /**
- * The numbers of the reply, packed as doubles, and the text of the active policy if it differs from
- * the caller's.
+ * The numbers of the reply, packed as doubles, the text of the active policy if it differs from the
+ * caller's, and the numbers about budgets, if there is something to report.
  */
-type Reply = readonly [numbers: Buffer, newText: Buffer];
+type Reply = readonly [numbers: Buffer, newText: Buffer, notes?: Buffer];
 
 export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   name: "bucket/slots-draw",
@@ -42,15 +44,17 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
     const names = slotRequests.map(({ name }) => name);
     return [asker, terms.text, head, packNumbers(slotRequestNumbers(input, keys)), ...names];
   },
-  decode: (reply, { slotRequests, terms, isTry }) => {
-    const [packed, newText] = reply as Reply;
+  decode: (reply, input) => {
+    const { slotRequests, terms, isTry } = input;
+    const [packed, newText, notes] = reply as Reply;
     const numbers = createNumbers(packed);
     const [nowUs, generation, version, alive, source] = numbers.take(5) as Five;
     const position = readPosition(numbers);
     const [closedUntilUs, closedBy] = [numbers.next(), numbers.next()];
     const spareLeases = numbers.next();
     const isAgreed = newText.length === 0;
-    return {
+    const granted = isAgreed ? readAll(numbers, { slotRequests, terms, isTry }) : [];
+    const drawn = {
       nowUs,
       generation,
       version,
@@ -60,12 +64,44 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
       closedUntilUs,
       closedBy,
       spareLeases,
-      granted: isAgreed ? readAll(numbers, { slotRequests, terms, isTry }) : [],
+      granted,
       position,
     };
+    return notes ? { ...drawn, ...readNotes(createNumbers(notes), granted, input) } : drawn;
   },
 });
 
+/** Reads what a reply reports about budgets, as `notes_of` in `lua/lib/limits/budgets/spent.lua` writes it. */
+function readNotes(
+  numbers: Numbers,
+  granted: readonly Granted[],
+  input: SlotsDraw,
+): Pick<DrawReply, "granted" | "crossed"> {
+  const all = [...granted];
+  for (let left = numbers.next(); left > 0; left--) {
+    const [index, spent, total, endUs] = numbers.take(4) as [number, number, number, number];
+    all[index - 1] = { ...all[index - 1]!, spent: { spent, total, endUs } };
+  }
+  return { granted: all, crossed: readCrossed(numbers, input.terms.limits, keysOf(input)) };
+}
+
+/** Reads the parts of budgets that were reached, as `add_crossed` in `lua/lib/limits/budgets/crossed.lua` writes them. */
+export function readCrossed(
+  numbers: Numbers,
+  shared: readonly Limit[],
+  keys: readonly LimitedKey[],
+): readonly CrossedBudget[] {
+  const crossed: CrossedBudget[] = [];
+  while (numbers.left > 0) {
+    const [scope, index, part, spent, total, endUs] = numbers.take(6) as Six;
+    const own = scope === 0 ? undefined : keys[scope - 1]!;
+    const limit = (own?.limits ?? shared)[index - 1]!;
+    crossed.push({ key: own?.key, limit, part: part / MILLIONTHS, spent, total, endUs });
+  }
+  return crossed;
+}
+
+type Six = [number, number, number, number, number, number];
 type Five = [number, number, number, number, number];
 
 function readPosition(numbers: Numbers): WaitPosition {
@@ -75,6 +111,8 @@ function readPosition(numbers: Numbers): WaitPosition {
 
 /** Reads packed doubles in order. */
 interface Numbers {
+  /** The number of doubles that were not read yet. */
+  readonly left: number;
   next(): number;
   take(count: number): number[];
 }
@@ -83,11 +121,14 @@ interface Numbers {
  * Reads the numbers of a reply from a copy. A `Float64Array` view needs an offset that is a
  * multiple of 8, and a slice of a socket's buffer seldom has one.
  */
-function createNumbers(packed: Buffer): Numbers {
+export function createNumbers(packed: Buffer): Numbers {
   const numbers = new Float64Array(packed.length / 8);
   packed.copy(new Uint8Array(numbers.buffer));
   let at = 0;
   return {
+    get left() {
+      return numbers.length - at;
+    },
     next: () => numbers[at++]!,
     take(count) {
       at += count;
@@ -142,15 +183,15 @@ function slotRequestNumbers({ slotRequests }: SlotsDraw, keys: readonly LimitedK
   const numbers: number[] = [];
   for (const slotRequest of slotRequests) {
     const { scopes, wanted, rank, isBounded, sinceUs, nextSinceUs, lastSinceUs } = slotRequest;
-    const { costs, shadowCosts = [] } = slotRequest;
+    const { costs, shadowCosts = [], reserves = false } = slotRequest;
     let number = numberOfClass.get(costs);
     if (number === undefined) {
       number = numberOfClass.size + 1;
       numberOfClass.set(costs, number);
       classes.push(costs.length, ...costs, ...shadowCosts);
     }
-    const bounded = isBounded ? 1 : 0;
-    numbers.push(number, wanted, rank, bounded, sinceUs, nextSinceUs, lastSinceUs, scopes.length);
+    const how = (isBounded ? 1 : 0) + (reserves ? 2 : 0);
+    numbers.push(number, wanted, rank, how, sinceUs, nextSinceUs, lastSinceUs, scopes.length);
     for (const { key, position } of scopes) {
       const keyNumber = numberOfKey.get(key)!;
       if (hasPosition(position)) numbers.push(-keyNumber, position.sinceUs, position.leaseOrder);

@@ -1,0 +1,147 @@
+import { describe, expect, it } from "vitest";
+import { budget, BudgetSpentError, type BudgetEvent } from "sluice";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const usd = (given: object = {}) =>
+  budget({ unit: "usd", amount: 10, per: "month", timeZone: "Europe/Berlin", ...given });
+
+describe("a bucket with a budget", () => {
+  it("rejects a draw that does not fit, at once and with the facts", async () => {
+    const bucket = sluices.open().bucket("b", { rate: "100/s", limits: [usd()] });
+    await bucket.draw({ cost: { usd: 9.8 } });
+
+    const refusal: unknown = await bucket.draw({ cost: { usd: 0.25 } }).catch((error) => error);
+
+    expect(refusal).toBeInstanceOf(BudgetSpentError);
+    expect(refusal).toMatchObject({
+      code: "ERR_BUDGET_SPENT",
+      bucket: "b",
+      key: undefined,
+      limitedBy: "10/month usd",
+      scope: "bucket",
+      level: undefined,
+      unit: "usd",
+      cost: 0.25,
+      amount: 10,
+      spent: 9.8,
+      httpStatus: 429,
+    });
+    const { resetsAt, retryAfterMs, message } = refusal as BudgetSpentError;
+    expect(resetsAt.getTime()).toBeGreaterThan(Date.now());
+    expect(retryAfterMs).toBeGreaterThan(0);
+    expect(message).toContain("bucket.grant()");
+    expect((await bucket.draw({ cost: { usd: 0.2 } })).bucket).toBe("b");
+  });
+
+  it("names the level that is spent: user, team or company", async () => {
+    const bucket = sluices.open().bucket("b", {
+      limits: [usd({ amount: 100 })],
+      perKey: [{ limits: [usd({ amount: 5 })] }, { limits: [usd({ amount: 2 })] }],
+    });
+    const spend = (key: string[], cost: number) =>
+      bucket.draw({ key, cost: { usd: cost } }).then(
+        () => "passed",
+        (error: BudgetSpentError) => [error.scope, error.level, error.amount],
+      );
+
+    expect(await spend(["team", "ann"], 2)).toBe("passed");
+    expect(await spend(["team", "ann"], 0.01)).toEqual(["key", 1, 2]);
+    expect(await spend(["team", "bob"], 2)).toBe("passed");
+    expect(await spend(["team", "cy"], 1.5)).toEqual(["key", 0, 5]);
+    expect(await spend(["other", "cy"], 1.5)).toBe("passed");
+    const { limits } = await bucket.peek({ key: ["team", "ann"] });
+    expect(limits.map(({ name, capacity, remaining }) => [name, capacity, remaining])).toEqual([
+      ["100/month usd", 100, 94.5],
+      ["5/month usd (level 0)", 5, 1],
+      ["2/month usd (level 1)", 2, 0],
+    ]);
+  });
+
+  it("rejects throttled calls and requests of fetch", async () => {
+    const bucket = sluices.open().bucket("b", { limits: [usd({ amount: 1 })] });
+    const options = { cost: { usd: 0.6 } };
+    const paid = bucket.throttled(async () => "done", options);
+    const send = bucket.fetch.with({ ...options, fetch: async () => new Response("done") });
+
+    expect(await paid()).toBe("done");
+    await expect(paid()).rejects.toThrow(BudgetSpentError);
+    await expect(send("http://127.0.0.1:9/")).rejects.toThrow(BudgetSpentError);
+    await expect(bucket.run(() => "done", options)).rejects.toThrow(BudgetSpentError);
+    const { allowed, limitedBy } = await bucket.tryDraw(options);
+    expect([allowed, limitedBy]).toEqual([false, "1/month usd"]);
+  });
+
+  it("reserves an estimate, and counts what the call settles", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { limits: [usd({ amount: 1 })] });
+    const paid = bucket.throttled(async (cost: number) => ({ cost }), {
+      cost: { usd: 0.6 },
+      settle: ({ cost }) => ({ usd: cost }),
+    });
+
+    await paid(0.1);
+    await paid(0.2);
+    await paid(0.3);
+
+    const reader = sluices.open().bucket("b", { limits: [usd({ amount: 1 })] });
+    await expect.poll(async () => (await reader.peek()).limits[0]!.remaining).toBe(0.4);
+  });
+
+  it("keeps the estimate of a call that failed, or whose settle finds nothing", async () => {
+    const bucket = sluices.open().bucket("b", {
+      limits: [usd({ amount: 1, reserveMs: 1_000 })],
+    });
+    const options = { cost: { usd: 0.25 }, settle: () => undefined };
+
+    await bucket.run(() => "done", options);
+    await bucket.run(() => Promise.reject(new Error("no")), options).catch(() => undefined);
+
+    await expect
+      .poll(async () => (await bucket.budgets())[0])
+      .toMatchObject({
+        spent: 0.5,
+        reserved: 0,
+      });
+  });
+
+  it("emits each warning in one process only", async () => {
+    const open = () =>
+      sluices.open().bucket("b", { limits: [usd({ amount: 1, warnAt: [0.5, 0.8] })] });
+    const buckets = [open(), open(), open()];
+    const heard: BudgetEvent[] = [];
+    for (const bucket of buckets) bucket.on("budget", (event) => heard.push(event));
+
+    const spending = buckets.flatMap((bucket) =>
+      [1, 2, 3].map(() => bucket.draw({ cost: { usd: 0.1 } })),
+    );
+    await Promise.all(spending);
+
+    expect(heard.map(({ part }) => part)).toEqual([0.5, 0.8]);
+    expect(heard[0]).toMatchObject({ budget: "1/month usd", unit: "usd", amount: 1 });
+  });
+
+  it.each([
+    [{ unit: "usd", amount: -1, per: "month" }, "amount"],
+    [{ unit: "usd", amount: 3e9, per: "month" }, "amount"],
+    [{ unit: "usd", amount: 1, per: "decade" }, "per"],
+    [{ unit: "usd", amount: 1, per: "day", timeZone: "Mars/Base" }, "timeZone"],
+    [{ unit: "usd", amount: 1, per: "day", warnAt: [0.8, 0.5] }, "warnAt"],
+    [{ unit: "usd", amount: 1, per: "day", weekStart: "sunday" }, "weekStart"],
+    [{ unit: "usd", amount: 1, per: { days: 30 }, carryOver: true }, "carryOver"],
+    [{ unit: "usd", amount: 1, per: "day", onSpend: "wait" }, "onSpend"],
+  ])("refuses %j by name", (given, option) => {
+    expect(() => budget(given as never)).toThrow(expect.objectContaining({ option }));
+  });
+
+  it("refuses two budgets of one unit and period, and fractions of whole units", async () => {
+    const { bucket } = sluices.open();
+    expect(() => bucket("two", { limits: [usd(), usd({ amount: 20 })] })).toThrow(/limits/);
+    const tokens = budget({ unit: "tokens", amount: 5_000, per: "day" });
+    const both = bucket("both", { rate: "100/s", limits: [usd({ per: "day" }), usd(), tokens] });
+
+    await expect(both.draw({ cost: 1.5 })).rejects.toThrow(/whole number/);
+    await expect(both.draw({ cost: { calls: 1.5 } })).rejects.toThrow(/cost.calls/);
+    await expect(both.draw({ cost: { usd: 0.5, tokens: 0.5 } })).resolves.toBeDefined();
+  });
+});

@@ -1,5 +1,7 @@
 /** Creates a command for each operation, with the command's options and help. */
+import { readFileSync } from "node:fs";
 import type { Command, Option } from "commander";
+import { messageOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { createFacts } from "../operations/facts.ts";
 import { OPERATIONS } from "../operations/index.ts";
@@ -102,7 +104,8 @@ async function runCommand(command: Command, io: Io, given: Given): Promise<void>
     const value = readOption(name, field, values);
     if (value !== undefined) read[name] = value;
   }
-  Object.assign(read, cli.read?.(values, args));
+  const texts = args.map((arg, at) => (at === cli.fileAt ? textIn(command, String(arg)) : arg));
+  Object.assign(read, cli.read?.(values, texts));
   if (cli.confirm !== undefined && values["yes"] !== true) {
     const where = `sluice ${command.name()}`;
     const remedy = `give --yes: ${cli.confirm}`;
@@ -127,6 +130,16 @@ async function runCommand(command: Command, io: Io, given: Given): Promise<void>
       throw error instanceof RefusedError ? await withHint(sluice, command, error) : error;
     }
   });
+}
+
+function textIn(command: Command, file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    const where = `sluice ${command.name()}`;
+    const remedy = `give a file that can be read (${messageOf(error as Error)})`;
+    throw new InvalidOptionError({ where, option: "file", value: file, remedy });
+  }
 }
 
 export function textOf(shown: Shown): string {

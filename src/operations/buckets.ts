@@ -5,7 +5,14 @@ import type { PolicyOptions } from "../core/policy/policy.ts";
 import type { Overview } from "../insight/overview.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 import type { BucketState } from "../throttle/bucket/bucket-state.ts";
+import type {
+  BudgetBackup,
+  BudgetState,
+  GrantOptions,
+  Restored,
+} from "../throttle/bucket/budgets.ts";
 import type { BucketStatus } from "../throttle/bucket/facts/status.ts";
+import type { KeyOptions } from "../throttle/bucket/live-control.ts";
 import { assertUndone } from "./changes.ts";
 import {
   busiestKeys,
@@ -22,6 +29,7 @@ import {
   BY_HAND,
   FOR_MS,
   GENERATION,
+  KEY,
   limitField,
   NAME,
   PAUSE_FORM,
@@ -41,6 +49,7 @@ import {
 } from "./operation.ts";
 import {
   BRIEF,
+  BUDGET,
   CHANGE,
   COUNT,
   LANES,
@@ -57,6 +66,7 @@ import {
   reasonsOf,
   showBucket,
   showBuckets,
+  showBudgets,
   showPreview,
   type AllBuckets,
   type CodePreview,
@@ -493,6 +503,104 @@ const resume = operation({
   form: RESUME_FORM,
 });
 
+const budgets = operation({
+  ...LOOK,
+  name: "bucket.budgets",
+  target: "bucket",
+  summary: "The balances of the budgets of a bucket",
+  input: z.strictObject({
+    ...BUCKET,
+    key: KEY,
+    all: z.boolean().optional().describe("Adds the budgets of all keys that have spent something."),
+  }),
+  answers: "The balances. `restore` accepts them, for example on another Redis server.",
+  output: object({ budgets: list(BUDGET) }),
+  privacy: OF_TARGET,
+  async run(context, { bucket: name, key, all }) {
+    const found = await context.bucket(name);
+    return { budgets: await found.budgets({ ...keyGiven(key), ...(all && { all }) }) };
+  },
+  http: { path: "GET /api/v1/buckets/:bucket/budgets", tag: "facts" },
+  cli: {
+    command: "budgets <name>",
+    args: ["bucket"],
+    examples: ["sluice budgets llm --key acme", "sluice budgets llm --all --json > balances.json"],
+    show: ({ budgets: found }: { readonly budgets: readonly BudgetState[] }) => showBudgets(found),
+  },
+});
+
+const grant = operation({
+  ...STEER,
+  name: "bucket.grant",
+  summary: "Raises budgets until their periods end",
+  input: z.strictObject({
+    ...BUCKET,
+    key: KEY,
+    amounts: z
+      .record(z.string(), z.number())
+      .describe('The amounts to add, by unit, such as { "usd": 50 }.'),
+    per: z
+      .string()
+      .optional()
+      .describe("The period of the budget, if there are several of the unit, such as month."),
+    ...BY_HAND,
+  }),
+  undoable: true,
+  async run(context, { bucket: name, key, amounts, per }) {
+    const found = await context.bucket(name);
+    const options = { ...keyGiven(key), ...(per !== undefined && { per }), ...context.byHand };
+    const after = await found.grant(amounts, options as GrantOptions);
+    return { budgets: after, status: await context.beside(found.status()) };
+  },
+  answers: "The balances of the bucket or key after the grant.",
+  output: object({ budgets: list(BUDGET), "status?": STATUS }),
+  http: { path: "POST /api/v1/buckets/:bucket/grant", tag: "steering" },
+  cli: {
+    command: "grant <name> <amounts...>",
+    args: ["bucket"],
+    examples: ['sluice grant llm usd=50 --key acme --reason "demo day"'],
+    hidden: ["amounts"],
+    read: (_options, [, amounts]) => ({ amounts: amountsOf(amounts as readonly string[]) }),
+    show: ({ budgets: found }: { readonly budgets: readonly BudgetState[] }) => showBudgets(found),
+  },
+  form: {
+    title: "Grant more to the budgets of {name}",
+    fields: ["amounts", "reason"],
+    confirm: "Grant",
+    done: "Granted {amounts} to {name}.",
+  },
+});
+
+const restore = operation({
+  ...STEER,
+  name: "bucket.restore",
+  summary: "Replaces balances by exported ones",
+  input: z.strictObject({
+    ...BUCKET,
+    budgets: z
+      .array(z.looseObject({}))
+      .describe("The balances, as `budgets` returned them. Those of earlier periods are left out."),
+    ...BY_HAND,
+  }),
+  undoable: false,
+  run: async (context, { bucket: name, budgets: balances }) =>
+    (await context.bucket(name)).restore(balances as unknown as BudgetBackup[], context.byHand),
+  answers: "The number of restored balances, and the balances that were left out.",
+  output: object({ restored: COUNT, skipped: list({ type: "object" }) }),
+  http: { path: "POST /api/v1/buckets/:bucket/restore", tag: "steering" },
+  cli: {
+    command: "restore <name> <file>",
+    args: ["bucket"],
+    about: "replaces balances of budgets by those that sluice budgets --json has printed to a file",
+    examples: ["sluice restore llm balances.json"],
+    hidden: ["budgets"],
+    fileAt: 1,
+    read: (_options, [, text]) => ({ budgets: balancesIn(String(text)) }),
+    show: ({ restored, skipped }: Restored) =>
+      `${counted(restored, "balance")} restored, ${skipped.length} left out.`,
+  },
+});
+
 const undo = operation({
   ...STEER,
   name: "bucket.undo",
@@ -527,6 +635,41 @@ const undo = operation({
     done: "The change was undone.",
   },
 });
+
+type KeyField = string | string[] | Record<string, string> | undefined;
+
+/** Returns the option that a key field stands for: `key`, or `keys` for an object. */
+function keyGiven(key: KeyField): KeyOptions {
+  if (key === undefined) return {};
+  return typeof key === "string" || Array.isArray(key) ? { key } : { keys: key };
+}
+
+/** Reads amounts from the command line: `usd=50`. */
+function amountsOf(given: readonly string[]): Record<string, number> {
+  return Object.fromEntries(
+    given.map((text) => {
+      const [, unit, amount] = /^([a-z][\w-]*)=(\d+(?:\.\d+)?)$/i.exec(text) ?? [];
+      if (unit !== undefined) return [unit, Number(amount)];
+      const remedy = "give amounts by unit, such as usd=50";
+      throw new InvalidOptionError({
+        where: "sluice grant",
+        option: "amounts",
+        value: text,
+        remedy,
+      });
+    }),
+  );
+}
+
+/** Reads the balances from the text of a file that `sluice budgets --json` has printed. */
+function balancesIn(text: string): unknown {
+  try {
+    return (JSON.parse(text) as { budgets?: unknown }).budgets;
+  } catch {
+    const remedy = "give a file that sluice budgets --json has printed";
+    throw new InvalidOptionError({ where: "sluice restore", option: "file", value: text, remedy });
+  }
+}
 
 /**
  * Returns the shared limits that a change removes without a replacement. A new limit replaces one
@@ -645,5 +788,8 @@ export const BUCKET_OPERATIONS: readonly AnyOperation[] = [
   configure,
   pause,
   resume,
+  budgets,
+  grant,
+  restore,
   undo,
 ];

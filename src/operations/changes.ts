@@ -124,6 +124,12 @@ function said(name: string, facts: ChangeFacts | undefined): string {
   return name.endsWith("Ms") && typeof value === "number" ? duration(value) : String(value);
 }
 
+/** Formats what is granted: `"usd:month +50"`. */
+function grantsText(granted: Readonly<Record<string, number>>): string {
+  const texts = Object.entries(granted).map(([budget, amount]) => `${budget} +${amount}`);
+  return texts.length === 0 ? "balances" : texts.join(", ");
+}
+
 function effectOf(change: BucketChange): string {
   const { subject, before, after, key, keys, forMs, failed, undoneBy } = change;
   const whose = key ?? keys;
@@ -131,7 +137,10 @@ function effectOf(change: BucketChange): string {
   const pauses = [before, after].map(({ pausedForMs }) =>
     pausedForMs === 0 ? "running" : `paused ${duration(pausedForMs)}`,
   );
-  const what = subject === "pause" ? pauses.join(" -> ") : `${before.policy} -> ${after.policy}`;
+  const grants = [before, after].map(({ granted = {} }) => grantsText(granted));
+  const policies = `${before.policy} -> ${after.policy}`;
+  const changed = { pause: pauses.join(" -> "), budget: grants.join(" -> "), policy: policies };
+  const what = changed[subject];
   const end = forMs === undefined ? "" : ` for ${duration(forMs)}`;
   const fate = failed === undefined ? (undoneBy === undefined ? "" : " (undone)") : " (failed)";
   return `${what}${about}${end}${fate}`;

@@ -70,6 +70,8 @@ export interface CommandLine<Result> {
   readonly hidden?: readonly string[];
   /** Options that are not fields, as flags and help texts. */
   readonly options?: readonly (readonly [flags: string, help: string])[];
+  /** The position of the argument that names a file. `read` receives the text of the file. */
+  readonly fileAt?: number;
   /** Creates fields from the options and arguments. */
   readonly read?: (
     options: Readonly<Record<string, unknown>>,

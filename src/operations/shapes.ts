@@ -115,19 +115,49 @@ const STATUS_FIELDS = {
 
 /** The schema of a bucket without the state of each limit. */
 export const BRIEF: object = object(STATUS_FIELDS);
-export const STATUS: object = object({ ...STATUS_FIELDS, limits: list(LIMIT) });
+
+export const BUDGET: object = object({
+  name: text('"500/month usd"'),
+  unit: text('"usd"'),
+  per: text('"month", or "30d" for rolling days.'),
+  "key?": { description: "The key that it belongs to." },
+  "keys?": { description: "The key by name that it belongs to." },
+  amount: number("The amount of the period, with what was carried over and granted."),
+  spent: number("What calls have spent, with what they have reserved."),
+  reserved: number("The estimates of calls that have not settled yet."),
+  carried: number("What was carried over from earlier periods."),
+  granted: number("What was granted in addition until the period ends."),
+  remaining: number("The rest."),
+  startsAt: text("The start of the period, in ISO 8601."),
+  resetsAt: text("The end of the period, in ISO 8601."),
+  "spentAt?": text("When it is spent at the pace of the period so far. Left out if it lasts."),
+});
+
+export const STATUS: object = object({
+  ...STATUS_FIELDS,
+  limits: list(LIMIT),
+  "budgets?": list(BUDGET),
+});
 
 const STEERED = object({
   policy: text("The policy in force."),
   source: text('"code", "override", or "rules".'),
   pausedForMs: endless("The rest of the pause."),
+  "granted?": {
+    type: "object",
+    additionalProperties: NUMBER,
+    description: "What is granted in addition, by budget.",
+  },
 });
 
 export const CHANGE: object = object({
   id: text('"1764166000000-0"'),
   bucket: text("The bucket."),
-  action: { type: "string", enum: ["configure", "pause", "resume", "undo", "expire", "rules"] },
-  subject: { type: "string", enum: ["policy", "pause"] },
+  action: {
+    type: "string",
+    enum: ["configure", "pause", "resume", "grant", "restore", "undo", "expire", "rules"],
+  },
+  subject: { type: "string", enum: ["policy", "pause", "budget"] },
   atMs: number("When, in ms since 1970."),
   by: text("Who."),
   "reason?": text("Why."),

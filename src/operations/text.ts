@@ -3,6 +3,7 @@ import type { Key } from "../core/key-path.ts";
 import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation, WaitsFor } from "../queue/forecast/explain.ts";
 import type { Forecast, JobEta, QueuePreview } from "../queue/forecast/forecast.ts";
+import type { BudgetState } from "../throttle/bucket/budgets.ts";
 import type { BucketOutlook, BucketPreview } from "../throttle/bucket/facts/preview.ts";
 import type { BucketBrief, BucketStatus, SetBy } from "../throttle/bucket/facts/status.ts";
 import type { WaitingJobs } from "./facts.ts";
@@ -235,11 +236,41 @@ export function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): s
       `${waiting.total} wait for ${limitedBy} (${setByText(status)}), the oldest for ${duration(waiting.oldestMs)}.`,
     );
   } else reasons.push(`${waiting.total} wait, the oldest for ${duration(waiting.oldestMs)}.`);
+  reasons.push(...(status.budgets ?? []).flatMap(budgetText));
   for (const { queue, waiting: count, why: reason } of jobs) {
     const oldest = reason === undefined ? "" : `; the oldest: ${whyText(reason)}`;
     reasons.push(`${counted(count, "job")} of queue ${queue} wait for it${oldest}.`);
   }
   return reasons;
+}
+
+/** Says that a budget is spent, or when it will be. */
+function budgetText({ name, spent, amount, unit, remaining, resetsAt, spentAt }: BudgetState) {
+  const used = `${spent} of ${amount} ${unit} spent`;
+  if (remaining === 0) return [`The budget ${name} is spent until ${dateText(resetsAt)}: ${used}.`];
+  if (spentAt === undefined) return [];
+  return [`At its pace so far, the budget ${name} is spent on ${dateText(spentAt)}: ${used}.`];
+}
+
+/** Formats a time in UTC. Over HTTP, dates arrive as text. */
+function dateText(date: Date | string): string {
+  return `${new Date(date).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}
+
+export function showBudgets(budgets: readonly BudgetState[]): Shown {
+  if (budgets.length === 0) return "No budget.";
+  const heads = ["budget", "key", "spent", "of", "reserved", "granted", "resets", "spent on"];
+  const rows = budgets.map((each) => [
+    each.name,
+    each.keys === undefined ? keyText(each.key) : JSON.stringify(each.keys),
+    String(each.spent),
+    String(each.amount),
+    String(each.reserved),
+    String(each.granted),
+    dateText(each.resetsAt),
+    each.remaining === 0 ? "spent" : each.spentAt === undefined ? "-" : dateText(each.spentAt),
+  ]);
+  return [{ heads, rows }];
 }
 
 export interface Preview extends BucketPreview {

@@ -163,8 +163,9 @@ function ofLimits(limits: readonly LimitState[], cost: Cost | undefined): Reason
   if (last === undefined) return undefined;
   const { name: limit, scope, nextFreeMs } = last;
   if (nextFreeMs === undefined) return { waitsFor: "lease", limit };
-  // The time at which the limit has room is known only for a cost of 1.
-  const forMs = costOf(last, cost) > 1 ? undefined : nextFreeMs;
+  // The time at which the limit has room is known only for a cost of 1, and for a budget that is spent completely.
+  const isKnown = costOf(last, cost) <= 1 && nextFreeMs > 0;
+  const forMs = isKnown ? nextFreeMs : undefined;
   return { waitsFor: scope === "bucket" ? "limit" : "key", limit, forMs };
 }
 

@@ -35,6 +35,7 @@ interface Asked {
   readonly priority?: Priority;
   readonly maxWaitMs?: number;
   readonly holdMs?: number;
+  readonly settles?: boolean;
 }
 
 interface AskedMany {
@@ -238,10 +239,17 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
   );
 }
 
-function drawn({ key, keys, cost, priority, maxWaitMs }: Asked): Parameters<Bucket["draw"]>[0] {
+function drawn({
+  key,
+  keys,
+  cost,
+  priority,
+  maxWaitMs,
+  settles,
+}: Asked): Parameters<Bucket["draw"]>[0] {
   // Omit `maxWaitMs` if the request has none, so that the default applies.
   const own = maxWaitMs === undefined ? {} : { maxWaitMs };
-  return { priority, ...tried({ key, keys, cost } as Asked), ...own };
+  return { priority, settles, ...tried({ key, keys, cost } as Asked), ...own };
 }
 
 function tried({ key, keys, cost }: Asked): { key?: Key; keys?: NamedKeys; cost?: Cost } {

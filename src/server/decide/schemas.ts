@@ -36,8 +36,12 @@ const HOLD_MS = {
     "How long the slot can be settled and released, and the longest that its lease lasts unless it is renewed. Defaults to 60,000.",
 };
 
+const SETTLES = {
+  type: "boolean",
+  description: "Whether the cost is settled later. Budgets then only reserve it.",
+};
 const WHAT = { key: KEY, keys: KEYS, cost: COST };
-const HELD = { ...WHAT, priority: PRIORITY, holdMs: HOLD_MS };
+const HELD = { ...WHAT, priority: PRIORITY, holdMs: HOLD_MS, settles: SETTLES };
 
 function object(properties: object, required?: readonly string[]): object {
   return {

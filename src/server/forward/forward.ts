@@ -7,7 +7,12 @@ import type { Duplex, Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Bucket, OwnedBucket } from "../../throttle/bucket.ts";
 import { reasonOf } from "../../core/describe.ts";
-import { LineFullError, SluiceError, WaitTooLongError } from "../../core/errors.ts";
+import {
+  BudgetSpentError,
+  LineFullError,
+  SluiceError,
+  WaitTooLongError,
+} from "../../core/errors.ts";
 import { assertBucket } from "../access/access.ts";
 import { endOfTurn } from "../decide/caller.ts";
 import type { Found } from "../decide/found.ts";
@@ -186,6 +191,9 @@ function isStream(body: Body): body is Readable {
   return body !== undefined && !(body instanceof Uint8Array);
 }
 
+/** The errors of a draw after which another upstream may have a slot. */
+const NO_SLOT = [WaitTooLongError, LineFullError, BudgetSpentError];
+
 const TIMEOUT_CODES = new Set([
   "UND_ERR_HEADERS_TIMEOUT",
   "UND_ERR_BODY_TIMEOUT",
@@ -197,7 +205,7 @@ const TIMEOUT_CODES = new Set([
  * respond.
  */
 function isWorthAnother(error: unknown, isSent: boolean): boolean {
-  if (!isSent) return error instanceof WaitTooLongError || error instanceof LineFullError;
+  if (!isSent) return NO_SLOT.some((each) => error instanceof each);
   return !(error instanceof SluiceError);
 }
 
@@ -219,8 +227,9 @@ function failureOf(error: unknown, forward: string, request: FastifyRequest): un
 
 /**
  * Sets a header with which the client's library does not retry automatically. A client that set a
- * maximum wait has an alternative.
+ * maximum wait has an alternative, and a spent budget stays spent.
  */
 function forbidRetry(reply: FastifyReply, error: unknown): void {
-  if (error instanceof WaitTooLongError) void reply.header("x-should-retry", "false");
+  const isFinal = error instanceof WaitTooLongError || error instanceof BudgetSpentError;
+  if (isFinal) void reply.header("x-should-retry", "false");
 }

@@ -203,7 +203,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       if (change.bucket === undefined) return id;
       const { bucket, subject, by, reason, forMs, after } = change;
       const { overrides } = known(bucket);
-      if (subject === "pause" || after.source !== "override") return id;
+      if (subject !== "policy" || after.source !== "override") return id;
       const untilMs = forMs === undefined ? undefined : atMs + forMs;
       const { text } = after;
       overrides.set(id, { bucket, id, text, by, reason, atMs, untilMs, generation: undefined });

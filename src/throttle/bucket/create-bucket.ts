@@ -358,7 +358,8 @@ export function createBucket(
     peek: (options) => partForGiven(options).live.peek(options),
     inForce: () => live().inForce(),
     expire: (override) => live().expire(override),
-    status: () => readStatus(name, insight, live().inForce()),
+    status: () =>
+      readStatus(name, insight, live().inForce(), () => partFor(undefined).budgets.budgets()),
     preview: (change) => readPreview(name, insight, live().inForce(), change),
     suppose: async (where, change) => suppose(where, await live().inForce(), change),
     history: (options) => readHistory(name, insight, options),

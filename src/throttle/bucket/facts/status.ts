@@ -16,6 +16,7 @@ import {
   type Point as StoredPoint,
 } from "../../../core/stores/insight/store.ts";
 import type { BriefState, BucketState, InForce } from "../bucket-state.ts";
+import type { BudgetState } from "../budgets.ts";
 
 /** The author, reason and end of an active override or pause. */
 export interface SetBy {
@@ -49,7 +50,10 @@ export interface ReplicaOfBucket {
 }
 
 /** An operator's view of a bucket: its cap and actual rate, the limit that delays callers, and who set the policy. */
-export interface BucketStatus extends BucketState, OfAllReplicas {}
+export interface BucketStatus extends BucketState, OfAllReplicas {
+  /** The balances of the budgets that all keys share. Undefined in an overview, and without such budgets. */
+  readonly budgets?: readonly BudgetState[] | undefined;
+}
 
 /** A {@link BucketStatus} without the state of each limit. */
 export interface BucketBrief extends BriefState, OfAllReplicas {}
@@ -120,9 +124,12 @@ export async function readStatus(
   name: string,
   insight: InsightStore,
   inForce: Promise<Pick<InForce, "policy" | "state">>,
+  readBudgets: () => Promise<readonly BudgetState[]>,
 ): Promise<BucketStatus> {
   const [{ policy, state }, facts] = await Promise.all([inForce, insight.bucket(name)]);
-  return describeStatus(name, policy, state, facts);
+  const status = describeStatus(name, policy, state, facts);
+  const hasBudgets = policy.limits.some(({ budget }) => budget !== undefined);
+  return hasBudgets ? { ...status, budgets: await readBudgets() } : status;
 }
 
 export function describeStatus<State extends BriefState>(

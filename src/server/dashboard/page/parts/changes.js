@@ -70,9 +70,15 @@ const pause = ({ pausedForMs }) =>
     : "running";
 const fromTo = (from, to) => [h("code", {}, from), " → ", h("code", {}, to)];
 
+const grants = ({ granted = {} }) =>
+  Object.entries(granted)
+    .map(([budget, amount]) => `${budget} +${amount}`)
+    .join(", ") || "balances";
+
 function effect(change) {
   const { subject, before, after } = change;
-  const what = subject === "pause" ? [before, after].map(pause) : [before.policy, after.policy];
+  const shown = { pause, budget: grants, policy: ({ policy }) => policy };
+  const what = [before, after].map(shown[subject]);
   return h("span", {}, fromTo(...what), `${ofKey(change)}${forTime(change)}`);
 }
 

@@ -111,6 +111,19 @@ const FIELDS = {
         ),
       ),
     ),
+  amounts: () =>
+    field(
+      "Amount",
+      h("input", {
+        name: "amounts",
+        required: true,
+        autofocus: true,
+        autocomplete: "off",
+        placeholder: "usd=50",
+        pattern: "[A-Za-z][\\w\\-]*=\\d+(\\.\\d+)?",
+      }),
+      "The unit and the amount. The grant ends with the period.",
+    ),
   reason: () =>
     field(
       "Reason",
@@ -126,8 +139,14 @@ const FIELDS = {
 
 const fill = (text, words) => text.replaceAll(/\{(\w+)\}/g, (_, name) => words[name]);
 
+const amountsOf = (text) => {
+  const [unit, amount] = text.split("=");
+  return { [unit]: Number(amount) };
+};
+
 /** The body of a request, without empty fields. */
-const bodyOf = ({ rate, forMs, reason }) => ({
+const bodyOf = ({ rate, forMs, reason, amounts }) => ({
+  ...(amounts ? { amounts: amountsOf(amounts) } : {}),
   ...(rate ? { policy: { rate } } : {}),
   ...(forMs ? { forMs: Number(forMs) } : {}),
   ...(reason ? { reason } : {}),

@@ -79,6 +79,7 @@ export function bucketView({ name, redraw, stay, mayAct }) {
           spans(),
         ),
         h("div.columns", {}, waits(status, chart("waits")), limits(status)),
+        status.budgets !== undefined && budgets(status),
         keys.lanes.length > 0 ? lanesPanel(keys) : undefined,
         tablePanel(
           "Processes",
@@ -151,6 +152,8 @@ export function bucketView({ name, redraw, stay, mayAct }) {
     const values = { rate: rateOf(status.policy), forMs: ONE_HOUR_MS };
     return [
       button("Change rate", () => form("configure", change, { values }), { class: "primary" }),
+      status.budgets !== undefined &&
+        button("Grant", () => form("grant", grantEffect, { body: {} })),
       isOn(status.pausedForMs)
         ? button("Resume", () => form("resume", resume))
         : button("Pause", () => form("pause", pause)),
@@ -203,13 +206,19 @@ function resumeEffect({ capPerSecond: cap }, outlook) {
   return `Calls start again, up to ${most}. ${drain(outlook)}`;
 }
 
+async function grantEffect({ amounts }, { isValid }) {
+  return isValid ? `The budgets of this unit get ${amounts} more until their periods end.` : "";
+}
+
 function undoEffect({ subject, before, action, by }) {
   const back =
     subject === "policy"
       ? `${before.policy} is in force again`
-      : before.pausedForMs === 0
-        ? "calls start again"
-        : "the previous pause is in force again";
+      : subject === "budget"
+        ? "the budgets lose the grant again"
+        : before.pausedForMs === 0
+          ? "calls start again"
+          : "the previous pause is in force again";
   return `Undoes “${action}” by ${by}: ${back}.`;
 }
 
@@ -293,6 +302,30 @@ function limits(status) {
     table("Limits", heads, rows, "All limits are per key.", { kind: "plain" }),
     status.shadows.length > 0 && shadows(status),
   ]);
+}
+
+const day = (text) =>
+  new Date(text).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+
+/** The balances of the budgets that all keys share, with a forecast. */
+function budgets(status) {
+  const rows = status.budgets.map((each) => [
+    h("code", {}, each.name),
+    rate(each.spent),
+    rate(each.amount),
+    rate(each.reserved),
+    day(each.resetsAt),
+    each.remaining === 0 ? "spent" : each.spentAt === undefined ? "it lasts" : day(each.spentAt),
+  ]);
+  const heads = [
+    "Budget",
+    "#Spent",
+    "#Amount",
+    "#Reserved",
+    "Next period",
+    "Spent on, at this pace",
+  ];
+  return tablePanel("Budgets", heads, rows, "");
 }
 
 /** Shadow limits delay no call. They count what they would have done. */

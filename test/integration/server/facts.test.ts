@@ -1,7 +1,7 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { Redis } from "ioredis";
 import { beforeEach, describe, expect, inject, it, onTestFinished } from "vitest";
-import type { Bucket } from "sluice";
+import { budget, type Bucket } from "sluice";
 import type { SluiceServer } from "sluice/server";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW, type Asking } from "../../support/server/open-server.ts";
@@ -187,6 +187,39 @@ describe("/api/v1", () => {
     expect(bad.json).toMatchObject({ status: 400, option: "limit", value: 9_000 });
     expect(text.json).toMatchObject({ status: 400, option: "limit", value: "ten" });
     expect(odd.status).toBe(400);
+  });
+
+  it("shows, grants and restores balances of budgets", async () => {
+    const limits = [budget({ unit: "usd", amount: 10, per: "year" })];
+    const llm = sluices.open().bucket("llm", { limits });
+    await llm.draw({ cost: { usd: 10 } });
+    const path = "/api/v1/buckets/llm";
+    const look = () => call("GET /api/v1/buckets/{bucket}", { path });
+    await waitUntil(async () => (await look()).status === 200, "it is reported");
+
+    const before = await call("GET /api/v1/buckets/{bucket}/budgets", {
+      path: `${path}/budgets?all=true`,
+      token: VIEW,
+    });
+    const granted = await call("POST /api/v1/buckets/{bucket}/grant", {
+      path: `${path}/grant`,
+      body: { amounts: { usd: 2 }, reason: "demo day" },
+    });
+    const restored = await call("POST /api/v1/buckets/{bucket}/restore", {
+      path: `${path}/restore`,
+      body: { budgets: before.json.budgets, reason: "moved" },
+    });
+
+    expect(before.json.budgets).toMatchObject([{ name: "10/year usd", spent: 10, granted: 0 }]);
+    expect(granted.json.budgets).toMatchObject([{ amount: 12, granted: 2, remaining: 2 }]);
+    expect(granted.json.status.budgets).toMatchObject([{ granted: 2 }]);
+    expect(restored.json).toEqual({ restored: 1, skipped: [] });
+    expect(await llm.budgets()).toMatchObject([{ spent: 10, granted: 0 }]);
+    const changes = await sluices.open().changes({ bucket: "llm" });
+    expect(changes.map(({ action, by, reason }) => [action, by, reason])).toEqual([
+      ["restore", "ann", "moved"],
+      ["grant", "ann", "demo day"],
+    ]);
   });
 
   it("has a description that is valid, and each route of it was asked by these tests", async () => {

@@ -13,4 +13,12 @@ export {
   type OpenAiOptions,
 } from "./presets.ts";
 
+export {
+  priceOf,
+  type ModelPrices,
+  type PriceOptions,
+  type PriceTable,
+  type TokenPrices,
+} from "./counting.ts";
+export type { PricedCall, PriceOfCall, Usage } from "./usage.ts";
 export { estimateTokens, type CountTokens } from "./estimate.ts";

@@ -11,7 +11,7 @@ import { counting, type CountTokens } from "./estimate.ts";
 
 import { readBody, readRequest, type Asked } from "./request.ts";
 import type { Answered } from "./tally.ts";
-import type { Usage } from "./usage.ts";
+import type { PriceOfCall, Usage } from "./usage.ts";
 
 /** The expected usage of a request. */
 interface Expected {
@@ -51,6 +51,8 @@ export interface MeterOptions {
   /** The units that the bucket counts, and the most units of each that one call may draw. */
   readonly units: ReadonlyMap<string, number>;
   readonly countTokens: CountTokens | undefined;
+  /** Computes the price of a call. Budgets count it. */
+  readonly price?: PriceOfCall | undefined;
 }
 
 /** The functions in a bucket's options that compute the cost of calls. */
@@ -103,7 +105,7 @@ interface Pending {
   readonly book: AnsweredCall["book"];
 }
 
-export function createMeter({ counting: by, units, countTokens }: MeterOptions): Meter {
+export function createMeter({ counting: by, units, countTokens, price }: MeterOptions): Meter {
   const count = counting(countTokens);
   /**
    * The estimates of calls that are not settled yet. The map key is the list of arguments of the
@@ -115,6 +117,18 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
   /** The ids of answers whose usage is already booked. */
   const booked = createLru<object>(MOST_BOOKED);
 
+  /** Returns the price of a call, without units that it does not use. */
+  function priced(asked: Asked, usage: Usage): Amounts {
+    const prices = Object.entries(settledPrice(asked, usage));
+    return Object.fromEntries(prices.filter(([, amount]) => amount > 0));
+  }
+
+  /** A request may set a high limit that its answer hardly ever reaches, so the usual output is reserved at first. */
+  function expectedUsage({ input, cacheRead, output, isOutputKnown }: Expected): Usage {
+    const usual = isOutputKnown ? output : Math.min(output, USUAL_OUTPUT);
+    return { input: input - cacheRead, cacheRead, output: usual };
+  }
+
   function costOf({ asked, expected }: Estimated): Cost | undefined {
     const amounts = Object.entries(by.before(expected, asked)).flatMap(([unit, amount]) => {
       const most = units.get(unit);
@@ -124,7 +138,8 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
       const drawn = Math.min(Math.ceil(amount), most);
       return drawn >= 1 ? [[unit, drawn] as const] : [];
     });
-    return amounts.length === 0 ? undefined : Object.fromEntries(amounts);
+    const all = { ...Object.fromEntries(amounts), ...priced(asked, expectedUsage(expected)) };
+    return Object.keys(all).length === 0 ? undefined : all;
   }
 
   function amountsUsed(answered: Answered, { asked, expected }: Estimated): Amounts | undefined {
@@ -139,7 +154,14 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
       cacheWrite,
       output: isOutputStated && output !== undefined ? Math.max(output, isWhole ? 0 : text) : seen,
     };
-    return by.after(used, asked);
+    return { ...counted(by.after(used, asked)), ...settledPrice(asked, used) };
+  }
+
+  /** Returns the price of a call that has ended. A unit with a price of 0 must be settled too. */
+  function settledPrice(asked: Asked, used: Usage): Amounts {
+    return price === undefined || asked === NO_PROMPT
+      ? {}
+      : price({ model: asked.model, usage: used });
   }
 
   function learn(
@@ -187,8 +209,10 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
     if (id !== undefined && id.length >= UNIQUE_LENGTH) booked.set(id, NOTHING_LEARNED);
   }
 
-  const none = (): Readonly<Record<string, number>> =>
-    Object.fromEntries([...units.keys()].map((unit) => [unit, 0]));
+  const none = ({ asked }: Estimated): Readonly<Record<string, number>> => ({
+    ...Object.fromEntries([...units.keys()].map((unit) => [unit, 0])),
+    ...settledPrice(asked, {}),
+  });
 
   /** Settles the call that created an answer, once a later read states the usage. */
   function settleMaker(answered: Answered): void {
@@ -199,7 +223,7 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
     noteBooked(id);
     learn(answered, maker.made, maker);
     const used = amountsUsed(answered, maker.made);
-    if (used !== undefined) maker.book?.(counted(used));
+    if (used !== undefined) maker.book?.(used);
   }
 
   return {
@@ -217,12 +241,12 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
         settleMaker(answered);
         return undefined;
       }
-      if (answered.isTokenCount === true) return none();
+      if (answered.isTokenCount === true) return none(made);
       // The arguments contain the id of the answer, as in `retrieve(id)`. So the call only reads a
       // stored answer.
       if (answered.id !== undefined && isGivenTo(args, answered.id)) {
         settleMaker(answered);
-        return none();
+        return none(made);
       }
       if (answered.isPending === true && answered.id !== undefined) {
         pending.set(answered.id, { made, learn: call.learn, book });
@@ -230,12 +254,12 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
       }
       if (args.length === 0 && isKnown(answered.id)) {
         settleMaker(answered);
-        return none();
+        return none(made);
       }
       noteBooked(answered.id);
       if (made.asked !== NO_PROMPT) learn(answered, made, call);
       const used = amountsUsed(answered, made);
-      return used === undefined ? undefined : counted(used);
+      return used;
     },
     estimate(body) {
       const asked = readBody(body, count);

@@ -14,6 +14,7 @@ import {
 } from "./counting.ts";
 import type { CountTokens } from "./estimate.ts";
 import { limitsOf, type LimitsGiven } from "./limits.ts";
+import type { PriceOfCall } from "./usage.ts";
 import { createMeter, type Counting, type Meter } from "./meter.ts";
 
 /**
@@ -54,6 +55,11 @@ export interface LlmOptions {
    * late and estimates that are too low. Defaults to 0.03, and for Azure to 0.045.
    */
   readonly headroom?: number | undefined;
+  /**
+   * Computes the price of a call from its model and its tokens, for a budget of the bucket. Before the call, it receives
+   * the expected tokens; the answer's tokens then replace the estimate. `priceOf()` makes such a function from a table.
+   */
+  readonly price?: PriceOfCall | undefined;
 }
 
 /** The options of `openai()`. */
@@ -143,6 +149,11 @@ const COMMON = {
     })
     .optional(),
   headroom: z.number(HEADROOM_ERROR).min(0, HEADROOM_ERROR).max(0.5, HEADROOM_ERROR).optional(),
+  price: z
+    .custom<PriceOfCall>((value) => typeof value === "function", {
+      error: "give a function, such as what priceOf() returned",
+    })
+    .optional(),
 };
 const OPENAI = z.strictObject({
   ...COMMON,
@@ -247,13 +258,13 @@ function presetOf(
   counting: Counting,
   timeZone = "UTC",
 ): LlmBucket {
-  const { headroom = HEADROOM, tokenizer } = read;
+  const { headroom = HEADROOM, tokenizer, price } = read;
   const limits = limitsOf({ where, headroom, timeZone }, read);
   const made = meters.get(tokenizer ?? WITHOUT_TOKENIZER) ?? new Map<string, Meter>();
   meters.set(tokenizer ?? WITHOUT_TOKENIZER, made);
-  const name = JSON.stringify([where, read]);
-  const meter =
-    made.get(name) ?? createMeter({ counting, units: unitsOf(limits), countTokens: tokenizer });
+  const name = JSON.stringify([where, read, price && numberOf(price)]);
+  const units = unitsOf(limits);
+  const meter = made.get(name) ?? createMeter({ counting, units, countTokens: tokenizer, price });
   made.set(name, meter);
   if (made.size > MOST_METERS) made.delete(made.keys().next().value!);
   const { cost, settle, estimate } = meter;
@@ -261,6 +272,16 @@ function presetOf(
   // `estimate` is not enumerable, so that the preset can be spread into a bucket's options.
   Object.defineProperty(preset, "estimate", { value: estimate });
   return Object.freeze(preset) as LlmBucket;
+}
+
+const numbers = new WeakMap<object, number>();
+let lastNumber = 0;
+
+/** Returns a number that identifies a function, which JSON leaves out. */
+function numberOf(price: PriceOfCall): number {
+  const found = numbers.get(price) ?? (lastNumber += 1);
+  numbers.set(price, found);
+  return found;
 }
 
 /** Returns the token units of the limits, and the most units of each that one call can draw. */

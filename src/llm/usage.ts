@@ -7,6 +7,15 @@ export interface Usage {
   readonly output?: number | undefined;
 }
 
+/** A call whose price is computed. */
+export interface PricedCall {
+  readonly model: string;
+  readonly usage: Usage;
+}
+
+/** Computes what a call costs, by unit: `{ usd: 0.0123 }`. */
+export type PriceOfCall = (call: PricedCall) => Readonly<Record<string, number>>;
+
 type Fields = Readonly<Record<string, unknown>>;
 
 /**

@@ -40,6 +40,7 @@ const SIDEBAR = [
     ["guides/calls/choose-a-limit"],
     ["guides/calls/limits-per-customer"],
     ["guides/calls/costs"],
+    ["guides/calls/budgets"],
     ["guides/calls/llm"],
     ["guides/calls/refusals"],
     ["guides/calls/limit-your-callers"],

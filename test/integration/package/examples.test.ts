@@ -32,22 +32,23 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
 };
 
 describe("the data of an example", () => {
-  it.each(["examples/durable-queue.ts", "examples/throttled-client.ts"])(
-    "has a separate prefix, and is removed at the end: %s",
-    async (file) => {
-      const { url, operator } = await servers.start();
-      const example = scripts.start(file, { env: { REDIS_URL: url } });
-      const isStored = async (): Promise<boolean> => (await operator.dbsize()) > 0;
-      await waitUntil(isStored, "the example has stored something");
-      const during = await operator.keys("*");
+  it.each([
+    "examples/durable-queue.ts",
+    "examples/throttled-client.ts",
+    "examples/stop-at-a-budget.ts",
+  ])("has a separate prefix, and is removed at the end: %s", async (file) => {
+    const { url, operator } = await servers.start();
+    const example = scripts.start(file, { env: { REDIS_URL: url } });
+    const isStored = async (): Promise<boolean> => (await operator.dbsize()) > 0;
+    await waitUntil(isStored, "the example has stored something");
+    const during = await operator.keys("*");
 
-      const exitCode = await example.ended;
+    const exitCode = await example.ended;
 
-      expect({ exitCode, stderr: example.stderr }).toEqual({ exitCode: 0, stderr: "" });
-      expect(during.filter((key) => !key.startsWith("sluice-example-"))).toEqual([]);
-      expect(await operator.keys("*")).toEqual([]);
-    },
-  );
+    expect({ exitCode, stderr: example.stderr }).toEqual({ exitCode: 0, stderr: "" });
+    expect(during.filter((key) => !key.startsWith("sluice-example-"))).toEqual([]);
+    expect(await operator.keys("*")).toEqual([]);
+  });
 
   it.each([
     ["examples/durable-queue.ts", "mail to reader-1@", "SIGINT"],

@@ -235,7 +235,7 @@ export interface Granted {
 }
 
 /** The balance of a budget in which a call does not fit, in millionths of its unit. */
-export interface SpentBudget {
+interface SpentBudget {
   /** What is spent and reserved in the current period. */
   readonly spent: number;
   /** The amount of the period, with what was carried over and granted. */
@@ -403,7 +403,7 @@ export interface BudgetBalance extends SpentBudget {
   readonly granted: number;
 }
 
-export interface Budgets {
+interface Budgets {
   readonly nowUs: number;
   readonly balances: readonly BudgetBalance[];
 }

@@ -52,7 +52,7 @@ export function toMillionths(amount: number): number {
 }
 
 /** Returns how many parts one unit has in the numbers of a limit: 1,000,000 for budgets, 1 for other limits. */
-export function scaleOf({ budget }: Pick<Limit, "budget">): number {
+function scaleOf({ budget }: Pick<Limit, "budget">): number {
   return budget === undefined ? 1 : MILLIONTHS;
 }
 

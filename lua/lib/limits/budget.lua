@@ -115,7 +115,7 @@ MAKERS[7] = function()
       local amount = tonumber(redis.call('HMGET', limit.keys[1], 'for ' .. name)[1] or 0)
       local slot_us = tonumber(string.match(name, '%d+$'))
       local counts = limit.terms.day_count > 0 or slot_us >= ledger.start_us
-      ended[index] = { name = name, amount = amount, slot_us = slot_us, counts = counts }
+      ended[index] = { name = name, amount = amount, slot_us = slot_us }
       if counts then sum = sum + amount end
     end
     return ended, sum
@@ -234,9 +234,7 @@ MAKERS[7] = function()
   local function take_back_ended(limit, now_us)
     local ended = ended_reservations(limit, now_us)
     for _, each in ipairs(ended) do
-      if end_reservation(limit, each.name, each.slot_us, each.amount) and each.counts then
-        spend(limit, each.slot_us, -each.amount)
-      end
+      if end_reservation(limit, each.name, each.slot_us, each.amount) then spend(limit, each.slot_us, -each.amount) end
     end
     if #ended > 0 then save(limit, now_us) end
     return #ended > 0

@@ -149,6 +149,38 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
     expect(await balanceOf(pinned, asker)).toMatchObject({ carried: 15_000_000, spent: 0 });
   });
 
+  it.each([
+    ["month", "2026-12-01T00:00:00+01:00"],
+    [{ days: 3 }, "2026-11-26T00:00:00+01:00"],
+  ] as const)("of %j loses a grant when its period ends", async (per, end) => {
+    const pinned = open();
+    at(pinned, "2026-11-23T12:00:00Z");
+    const asker = askerOf(pinned, [berlin({ per })]);
+    const first = await balanceOf(pinned, asker);
+    const request = { bucket: "b", terms: asker.terms(), scopes: [] };
+    const grant = (amount: number, startUs: number) => {
+      const grants = [{ scopeNumber: 0, limitNumber: 1, startUs, amount }];
+      return pinned.store.budgets({ ...request, change: { do: "grant", grants } });
+    };
+
+    await grant(5e6, first.startUs);
+    await grant(7e6, first.startUs - 1);
+    expect(passed(await asker.drawAll([{ wanted: 9, cost: usd(3) }]))).toBe(5);
+    await grant(-2e6, 0);
+    expect(await balanceOf(pinned, asker)).toMatchObject({
+      granted: 3e6,
+      total: 13e6,
+      spent: 15e6,
+    });
+    pinned.clock.set(Date.parse(end) * 1_000 - 1);
+    expect(await balanceOf(pinned, asker)).toMatchObject({ granted: 3e6, spent: 15e6 });
+    at(pinned, end);
+
+    expect(await balanceOf(pinned, asker)).toMatchObject({ granted: 0, total: 10e6, spent: 0 });
+    await asker.drawAll([{ wanted: 1, cost: usd(3) }]);
+    expect(await balanceOf(pinned, asker)).toMatchObject({ granted: 0, total: 10e6, spent: 3e6 });
+  });
+
   it("keeps its balance when the policy changes, also while it is no part of the policy", async () => {
     const pinned = open();
     const before = askerOf(pinned, [berlin({})], "a");

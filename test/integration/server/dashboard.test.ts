@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { concurrency, leakyBucket } from "sluice";
+import { budget, concurrency, leakyBucket } from "sluice";
 import { partsOf } from "../../../src/sluice/parts.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts";
@@ -103,6 +103,32 @@ describe("the board", () => {
     expect(await effect.textContent()).toContain(
       "The new rate replaces all of these: 100/s, 600/min, 3 at once. ",
     );
+  });
+
+  it("shows what is left of a budget, and grants more", async () => {
+    const service = sluices.open();
+    const limits = [budget({ unit: "usd", amount: 10, per: "year" })];
+    const bucket = service.bucket("llm", { rate: "100/s", limits });
+    await bucket.draw({ cost: { usd: 10 } });
+    await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is reported");
+    const { url } = await servers.open(sluices.open(), { insecureLocal: true });
+    const { page, errors } = await boards.open(`${url}/#/bucket/llm`);
+    const row = page.locator("tr", { hasText: "spent" }).filter({ hasText: "10/year usd" });
+    await row.waitFor();
+
+    await page.getByRole("button", { name: "Grant" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("textbox", { name: /^Amount/ }).fill("usd=2.5");
+    await dialog.getByLabel("Reason").fill("demo day");
+    await dialog.getByRole("button", { name: "Grant" }).click();
+
+    await page.getByText("Granted usd=2.5 to llm.").waitFor();
+    expect(await bucket.budgets()).toMatchObject([{ amount: 12.5, granted: 2.5 }]);
+    await page.getByText("usd:year +2.5").waitFor();
+    await page.locator("#toast").getByRole("button", { name: "Undo" }).click();
+    await page.getByText("The change was undone.").waitFor();
+    expect(await bucket.budgets()).toMatchObject([{ amount: 10, granted: 0 }]);
+    expect(errors).toEqual([]);
   });
 
   it("shows the queued jobs of all queues, and those of each bucket", async () => {

@@ -31,7 +31,12 @@ export function rollingDaysOf({ per }: Pick<BudgetTerms, "per">): number {
   return typeof per === "string" ? 0 : per.days;
 }
 
-/** Formats a period for names and errors: `"month"`, `"30d"`. */
+/** Describes a period for people: `"month"`, `"30 days"`. It never looks like the time of a rate. */
+export function describeBudgetPeriod(per: BudgetPeriod): string {
+  return typeof per === "string" ? per : `${per.days} days`;
+}
+
+/** Formats a period for names: `"month"`, `"30d"`. */
 export function formatBudgetPeriod(per: BudgetPeriod): string {
   return typeof per === "string" ? per : `${per.days}d`;
 }

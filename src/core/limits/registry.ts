@@ -1,5 +1,5 @@
 import { CostTooLargeError } from "../errors.ts";
-import { formatBudgetPeriod, unitsIn } from "./budget.ts";
+import { describeBudgetPeriod, unitsIn } from "./budget.ts";
 import { windowAt } from "./calendar-windows.ts";
 import { formatPeriod, formatRate } from "./rate.ts";
 import type { Limit, LimitStatus, Rule } from "./rule.ts";
@@ -72,7 +72,7 @@ export const RULES: ReadonlyMap<string, Rule> = new Map(
         doesRenew: true,
         isBudget: true,
         format: (limit) =>
-          `${unitsIn(limit, limit.count)}/${formatBudgetPeriod(limit.budget!.per)}`,
+          `${unitsIn(limit, limit.count)}/${describeBudgetPeriod(limit.budget!.per)}`,
       },
     ] satisfies readonly Rule[]
   ).map((rule) => [rule.kind, rule]),

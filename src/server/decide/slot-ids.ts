@@ -57,6 +57,8 @@ type Packed = readonly [
   policy: string,
   lease: number,
   asker: string,
+  /** Present for a slot whose cost is only reserved under budgets. */
+  reserves?: true,
 ];
 
 export function createSlotIds(store: SlotSecrets): SlotIds {
@@ -93,7 +95,8 @@ export function createSlotIds(store: SlotSecrets): SlotIds {
     write({ bucket, name, untilMs, facts }) {
       void askAfter(ASK_EVERY_MS);
       const { slotUs, generation, key = null, cost = null, policy, lease, asker } = facts;
-      const packed: Packed = [
+      const { reserves = false } = facts;
+      const packed = [
         bucket,
         name,
         untilMs,
@@ -104,8 +107,9 @@ export function createSlotIds(store: SlotSecrets): SlotIds {
         policy,
         lease,
         asker,
-      ];
-      const said = Buffer.from(JSON.stringify(packed)).toString("base64url");
+      ] as const;
+      const all: Packed = reserves ? [...packed, true] : packed;
+      const said = Buffer.from(JSON.stringify(all)).toString("base64url");
       return `${said}.${signatureOf(said, secrets[0]!).toString("base64url")}`;
     },
     async read(text) {
@@ -118,7 +122,7 @@ export function createSlotIds(store: SlotSecrets): SlotIds {
       }
       const packed = JSON.parse(Buffer.from(said, "base64url").toString()) as Packed;
       const [bucket, name, untilMs, slotUs, generation, key, cost, policy, lease, asker] = packed;
-      const what = { key: key ?? undefined, cost: cost ?? undefined };
+      const what = { key: key ?? undefined, cost: cost ?? undefined, reserves: packed[10] };
       return {
         bucket,
         name,

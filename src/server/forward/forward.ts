@@ -87,7 +87,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
         if (pending.ending.signal.aborted) throw pending.ending.signal.reason;
         const mayFollow = !isLast && (!isStream(body) || !exchange.isSent);
         if (mayFollow && isWorthAnother(error, exchange.isSent)) continue;
-        if (clientHeaders.maxWaitMs !== undefined) forbidRetry(reply, error);
+        forbidRetry(reply, error, clientHeaders);
         throw failureOf(error, to.name, request);
       }
     }
@@ -229,7 +229,11 @@ function failureOf(error: unknown, forward: string, request: FastifyRequest): un
  * Sets a header with which the client's library does not retry automatically. A client that set a
  * maximum wait has an alternative, and a spent budget stays spent.
  */
-function forbidRetry(reply: FastifyReply, error: unknown): void {
-  const isFinal = error instanceof WaitTooLongError || error instanceof BudgetSpentError;
-  if (isFinal) void reply.header("x-should-retry", "false");
+function forbidRetry(
+  reply: FastifyReply,
+  error: unknown,
+  { maxWaitMs }: { readonly maxWaitMs?: number | undefined },
+): void {
+  const isTooLong = error instanceof WaitTooLongError && maxWaitMs !== undefined;
+  if (isTooLong || error instanceof BudgetSpentError) void reply.header("x-should-retry", "false");
 }

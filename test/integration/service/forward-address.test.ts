@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
+import { budget } from "sluice";
 import { fakeApis } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { services } from "../../support/server/service.ts";
@@ -8,6 +9,22 @@ import { services } from "../../support/server/service.ts";
 const sluices = realSluices();
 const servers = services();
 const apis = fakeApis();
+
+it("a forward refuses requests that do not fit into a budget, and tells clients not to retry", async () => {
+  const api = await apis.start(() => ({ body: "inside" }));
+  const sluice = sluices.open();
+  const limits = [budget({ unit: "usd", amount: 1, per: "year", httpStatus: 402 })];
+  sluice.bucket("up", { limits, cost: { usd: 0.6 } });
+  const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+  const [first, second] = [await service.get("/up/x"), await service.get("/up/x")];
+
+  expect([first.status, second.status]).toEqual([200, 402]);
+  expect(second.json).toMatchObject({ code: "ERR_BUDGET_SPENT", spent: 0.6, amount: 1 });
+  expect(second.headers["x-should-retry"]).toBe("false");
+  expect(Number(second.headers["retry-after"])).toBeGreaterThan(1);
+  expect(api.calls).toHaveLength(1);
+});
 
 describe("the target of a forward", () => {
   /** What a server answers to the bytes of a request, which no client would normalise. */

@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { concurrency, createSluice, tokenBucket } from "sluice";
+import { budget, concurrency, createSluice, tokenBucket } from "sluice";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { services } from "../../support/server/service.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -27,6 +27,25 @@ describe("POST /v1/slots/:id", () => {
     expect(unknown).toMatchObject({ status: 400, json: { code: "ERR_INVALID_OPTION" } });
     expect(settled.status).toBe(200);
     expect((await bucket.peek()).limits[0]!.remaining).toBe(850);
+  });
+
+  it("settle replaces what a budget had reserved, at another server too", async () => {
+    const limits = [budget({ unit: "usd", amount: 10, per: "year", reserveMs: 1_000 })];
+    const [first, second] = [sluices.open(), sluices.open()];
+    const bucket = first.bucket("gpt", { limits });
+    second.bucket("gpt", { limits });
+    const [giver, other] = [await servers.start(first), await servers.start(second)];
+    const body = { cost: { usd: 4 }, settles: true };
+    const [own, others] = [
+      await giver.post("/v1/buckets/gpt/draw", body),
+      await giver.post("/v1/buckets/gpt/draw", body),
+    ];
+    expect(await bucket.budgets()).toMatchObject([{ spent: 8, reserved: 8 }]);
+
+    await giver.post(`/v1/slots/${own.json.slot.id}/settle`, { cost: { usd: 0.5 } });
+    await other.post(`/v1/slots/${others.json.slot.id}/settle`, { cost: { usd: 0.25 } });
+
+    expect(await bucket.budgets()).toMatchObject([{ spent: 0.75, reserved: 0 }]);
   });
 
   it("release ends the lease, with a cost if given, and only once", async () => {

@@ -10,7 +10,7 @@ const sluices = realSluices();
 const servers = services();
 const apis = fakeApis();
 
-it("a forward refuses requests that do not fit into a budget, and tells clients not to retry", async () => {
+it("a forward refuses requests that do not fit into a budget, and forbids retries", async () => {
   const api = await apis.start(() => ({ body: "inside" }));
   const sluice = sluices.open();
   const limits = [budget({ unit: "usd", amount: 1, per: "year", httpStatus: 402 })];

@@ -145,6 +145,8 @@ export function createPacer(options: PacerOptions): Pacer {
   const underWay = new Set<Promise<void>>();
   /** Groups whose calls did not fit into a budget, and that are asked for once more. */
   const settledBefore = new WeakSet<Group>();
+  /** Groups with jobs that wait for the next period of a budget, although other calls are rejected. */
+  const waitingForBudgets = new WeakSet<Group>();
   let heldGeneration = 0;
   let asking: Promise<void> | undefined;
   let isWorkDue = false;
@@ -314,6 +316,7 @@ export function createPacer(options: PacerOptions): Pacer {
     if (granted.refusal !== undefined) dispatcher.refuse(group, () => granted.refusal);
     if (!isStale) dispatcher.hold(group, granted, drawn);
     const bindsAt = limitHolding(group, granted, wanted);
+    waitingForBudgets.delete(group);
     const areAllRefused = granted.spent !== undefined && refuseUnaffordable(group, granted, drawn);
     const untilMs = areAllRefused ? 0 : keyTimeMs(granted, drawn);
     group.heldBy = keyHeldBy(group, granted);
@@ -340,7 +343,10 @@ export function createPacer(options: PacerOptions): Pacer {
     }
     dispatcher.refuse(group, (caller) => spentError(bucket, { caller, granted, nowUs }));
     askTimes.retryNow();
-    return group.line.size === 0;
+    if (group.line.size === 0) return true;
+    const { budget } = group.callTerms.limits[granted.bindsAt - 1]!;
+    if (budget?.onSpent === "refuse") waitingForBudgets.add(group);
+    return false;
   }
 
   /**
@@ -458,7 +464,7 @@ export function createPacer(options: PacerOptions): Pacer {
       // Jobs of the same group may wait for the next period of a budget. This call must not wait
       // with them.
       const { group, waitsForBudgets } = caller;
-      if (group.callTerms.hasBudgets && !waitsForBudgets) schedule.deferUntil(group, 0);
+      if (waitingForBudgets.has(group) && !waitsForBudgets) schedule.deferUntil(group, 0);
       // The call of a started job is requested immediately. Its job may hold the lease that other
       // callers of this process wait for, so it must not wait for their turn.
       if (caller.isOfStartedJob) askTimes.retryNow();

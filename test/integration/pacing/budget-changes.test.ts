@@ -68,6 +68,19 @@ describe("a grant", () => {
     await waitUntil(() => ran.length === 1, "the job runs");
   });
 
+  it("lets a call go that waits, as its budget wants it to", async () => {
+    const limits = [usd({ amount: 1, onSpent: "wait" })];
+    const bucket = sluices.open().bucket("patient", { limits });
+    await spend(bucket, 1);
+    const waiting = spend(bucket, 0.5);
+    await waitUntil(() => bucket.waiting === 1, "the call waits");
+    await expect(bucket.draw({ cost: { usd: 1.5 } })).rejects.toThrow("ever pass");
+
+    await bucket.grant({ usd: 1 }, { reason: "go on" });
+
+    expect(await waiting).toBe("passed");
+  });
+
   it.each([
     [{ usd: -1 }, { reason: "x" }, "usd"],
     [{}, { reason: "x" }, "amounts"],

@@ -34,6 +34,7 @@ buckets:
       - { kind: sliding-window, max: 5000, per: 1min }
       - { kind: fixed-window, max: 500, per: 1d, align: { at: "00:00", timeZone: UTC } }
       - { kind: concurrency, max: 9, leaseMs: 5000 }
+      - { kind: budget, unit: usd, amount: 12.5, per: { days: 30 }, warnAt: [0.5] }
   shadowed: { limits: [100/s, { kind: leaky-bucket, rate: 50/s, shadow: true }] }
   levels: { rate: 500/s, perKey: [{ rate: 20/s }, null, { concurrency: 2 }] }
   names: { perKey: { account: { rate: 5/s }, ip: { limits: [7/s] } } }
@@ -43,7 +44,7 @@ buckets:
       api: "50/s with a burst of 5 + 25 at once",
       object: "90/min",
       openai:
-        "500/min + 90000/min with a burst of 4000 tokens + up to 10, refilled at 5/s + 9000 in any 1h + 5000 in any 1min + 500 each 1d + 9 at once",
+        "500/min + 90000/min with a burst of 4000 tokens + up to 10, refilled at 5/s + 9000 in any 1h + 5000 in any 1min + 500 each 1d + 9 at once + 12.5/30 days usd",
       shadowed: "100/s; in shadow 50/s",
       levels: "500/s; per key 20/s (level 0), 2 at once (level 2)",
       names: "per key 5/s (account), 7/s (ip)",

@@ -42,7 +42,7 @@ export interface Wanted {
   readonly sincesUs?: readonly [number, number, number];
 }
 
-/** Draws from a store as a pacer does: it remembers what it was told last. */
+/** Draws from a store as a pacer does: it remembers the latest reply. */
 export interface Asker {
   readonly last: DrawReply | undefined;
   /** The first slot request of the last draw. */
@@ -73,9 +73,9 @@ export function createAsker(
     bucket: string;
     name: string;
     policy: Policy;
-    /** When the policy was declared, if the asker has heard of that already. */
+    /** When the policy was declared, if the asker knows that already. */
     version?: number;
-    /** What of a key has limits of its own; unless given, what the policy says. */
+    /** The limited keys of a key. By default, those of the policy. */
     scopesOf?: (key: string | undefined) => readonly KeyScope[];
   },
 ): Asker {

@@ -105,6 +105,20 @@ describe("a bucket with a budget", () => {
       });
   });
 
+  it("counts each call once, although pauses make slots invalid", async () => {
+    const open = () => sluices.open().bucket("b", { rate: "100/s", limits: [usd()] });
+    const [here, there] = [open(), open()];
+    const calls = Array.from({ length: 60 }, () => here.draw({ cost: { usd: 0.01 } }));
+
+    for (let round = 0; round < 8; round++) {
+      await there.pause();
+      await there.resume();
+    }
+    await Promise.all(calls);
+
+    await expect.poll(async () => (await there.budgets())[0]!.spent).toBe(0.6);
+  });
+
   it("emits each warning in one process only", async () => {
     const open = () =>
       sluices.open().bucket("b", { limits: [usd({ amount: 1, warnAt: [0.5, 0.8] })] });

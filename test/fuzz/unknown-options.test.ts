@@ -112,6 +112,9 @@ const CALLS: Readonly<
     status: { args: [] },
     preview: { args: [], options: { rate: "5/s" } },
     history: { args: [], options: {} },
+    budgets: { args: [], options: {} },
+    grant: { args: [{ usd: 5 }], options: {} },
+    restore: { args: [[]], options: {} },
     on: { args: ["slot", listener], options: {} },
     off: { args: ["slot", listener] },
   },
@@ -198,7 +201,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "close",
   ],
   queue: ["weightsOf", "close"],
-  slot: ["factsFor", "onLeaseEnding", "settleGiven", "takeOver"],
+  slot: ["factsFor", "keepEstimate", "onLeaseEnding", "settleGiven", "takeOver"],
 };
 
 async function errorOf(call: () => unknown): Promise<unknown> {

@@ -7,7 +7,7 @@ import {
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
-import { RULES } from "../../../src/core/limits/registry.ts";
+import { hasPace, RULES } from "../../../src/core/limits/registry.ts";
 import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
@@ -32,8 +32,9 @@ async function slotOf({ clock }: PinnedStore, asker: Asker, tokens: number): Pro
 }
 
 describe("limits that a cost is settled with", () => {
+  // What a budget counts is settled per period: see budgets.test.ts.
   it("are of every kind that holds units per time", () => {
-    const kinds = [...RULES.values()].filter(({ isRate }) => isRate).map(({ kind }) => kind);
+    const kinds = [...RULES.keys()].filter(hasPace);
 
     expect(LIMITS.map(({ kind }) => kind)).toEqual(kinds);
   });

@@ -68,7 +68,7 @@ describe("sluice endpoints", () => {
       /^ENDPOINT +SENDS TO +TYPES +STATE\nbilling +http\S+ +all +enabled\n$/,
     );
     expect(show.out).toContain(`url:         ${receiver.url}/hooks`);
-    expect(show.out).toContain("secrets:     1 in force");
+    expect(show.out).toContain("secrets:     1 active");
     expect(JSON.parse(facts.out)).toMatchObject({ tenant: "acme", id: "billing", secrets: 1 });
     for (const { out } of [list, show, facts]) {
       expect(out).not.toContain(secret);
@@ -162,7 +162,7 @@ describe("sluice endpoints", () => {
 
     expect(log.out).toMatch(/^ENDED +MESSAGE .*\n2\S+ +\S+ +billing +1 \(test\) +success +200 /);
     expect(message.out).toBe(log.out);
-    expect(others.out).toBe("There is no attempt.\n");
+    expect(others.out).toBe("No attempt matches.\n");
     expect(replayed.out).toBe("1 message was stored to be sent again.\n");
     expect(everything).toEqual({ replayed: 1 });
     expect(nothing).toEqual({ recovered: 0 });

@@ -265,7 +265,7 @@ const keys = operation({
   summary: "The keys with the most pending jobs, over all queues of a bucket",
   input: z.strictObject(BUCKET),
   answers: "Up to 20 keys, those with the most jobs first, and the number of all keys.",
-  output: object({ lanes: LANES, lanesInAll: COUNT }),
+  output: object({ lanes: LANES, totalLanes: COUNT, lanesInAll: COUNT }),
   privacy: OF_TARGET,
   async run({ sluice, facts, caller }, { bucket: name }) {
     return busiestKeys(sluice, (await facts.queuesOf(name)).filter(caller.mayQueue));
@@ -277,16 +277,16 @@ const keys = operation({
     about:
       "the keys with the most pending jobs, over all queues of a bucket; sluice why says why they wait",
     examples: ["sluice keys stripe"],
-    show({ lanes, lanesInAll }: Awaited<ReturnType<typeof busiestKeys>>) {
+    show({ lanes, totalLanes }: Awaited<ReturnType<typeof busiestKeys>>) {
       if (lanes.length === 0) return "No pending job has a key.";
-      const rows = lanes.map(({ key, jobs, weight, asideMs }) => [
+      const rows = lanes.map(({ key, jobs, weight, blockedForMs }) => [
         keyText(key),
         String(jobs),
         String(weight),
-        asideMs === 0 ? "-" : duration(asideMs),
+        blockedForMs === 0 ? "-" : duration(blockedForMs),
       ]);
       const heads = ["key", "pending jobs", "weight", "blocked for"];
-      return [{ heads, rows }, `${lanes.length} of ${counted(lanesInAll, "key")}`];
+      return [{ heads, rows }, `${lanes.length} of ${counted(totalLanes, "key")}`];
     },
   },
 });

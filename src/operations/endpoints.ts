@@ -438,7 +438,7 @@ function shown(attempt: Attempt, withAnswer: boolean): Omit<Attempt, "answer"> {
 }
 
 function stateOf({ disabled }: Pick<Endpoint, "disabled">): string {
-  return disabled === undefined ? "enabled" : `disabled: ${disabled.why}`;
+  return disabled === undefined ? "enabled" : `disabled: ${disabled.reason}`;
 }
 
 function next(cursor: string | undefined): string[][] {

@@ -224,7 +224,8 @@ function setByText(status: BucketStatus): string {
 
 /** Lists the reasons why calls are delayed, the strongest reason first. */
 export function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): string[] {
-  const { pausedForMs, pausedBy, coolingForMs, awayForMs, rateFactor, waiting, limitedBy } = status;
+  const { pausedForMs, pausedBy, coolingForMs, unreachableForMs, rateFactor, waiting, limitedBy } =
+    status;
   const reasons: string[] = [];
   if (pausedForMs > 0) {
     const by = pausedBy === undefined ? "by an unknown user" : byText(pausedBy);
@@ -233,8 +234,10 @@ export function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): s
   if (coolingForMs > 0) {
     reasons.push(`The downstream refused calls. No call starts for ${duration(coolingForMs)}.`);
   }
-  if (awayForMs > 0) {
-    reasons.push(`The downstream is unreachable. The next job tries it in ${duration(awayForMs)}.`);
+  if (unreachableForMs > 0) {
+    reasons.push(
+      `The downstream is unreachable. The next job tries it in ${duration(unreachableForMs)}.`,
+    );
   }
   if (rateFactor < 1) {
     reasons.push(`After a refusal, ${Math.round(rateFactor * 100)} % of the rate is in force.`);
@@ -287,19 +290,19 @@ export function queuePreviewText({ now, after }: QueuePreview): string {
   return `${jobs}: ${goneText(now, after)}${missed === 0 ? "" : late}.`;
 }
 
-type Gone = Pick<BucketOutlook, "goneInMs"> | Pick<Forecast, "goneInMs" | "reason">;
+type Gone = Pick<BucketOutlook, "emptyInMs"> | Pick<Forecast, "emptyInMs" | "reason">;
 
 function goneText(now: Gone, after: Gone): string {
-  if (now.goneInMs === undefined && after.goneInMs === undefined) {
+  if (now.emptyInMs === undefined && after.emptyInMs === undefined) {
     return `the time until all have started is unknown${reasonText(after)}`;
   }
   return `all start within ${goneIn(now)} now, within ${goneIn(after)} after the change`;
 }
 
 function goneIn(gone: Gone): string {
-  return gone.goneInMs === undefined
+  return gone.emptyInMs === undefined
     ? `an unknown time${reasonText(gone)}`
-    : duration(gone.goneInMs);
+    : duration(gone.emptyInMs);
 }
 
 function reasonText(gone: Gone): string {

@@ -28,7 +28,7 @@ import {
   type Weights,
   type WeightsOf,
 } from "./lanes/lane-options.ts";
-import { type OfKey, readDedupeId } from "./options.ts";
+import { type KeyFilter, readDedupeId } from "./options.ts";
 import { createBulkChanges, type BulkChanges, createRetriedRuns } from "./manage/bulk.ts";
 import { createChanges, createNoteBulk } from "./manage/changes.ts";
 import { createControl, type QueueSteering } from "./manage/control.ts";
@@ -78,7 +78,7 @@ export interface Queue<Data, Result = unknown, Input = Data>
    * concurrent calls are ignored, because the duration of handlers is unknown. If the shared limits do not count calls,
    * each job is assumed to cost one call. Throws as `counts` does.
    */
-  forecast(options?: OfKey): Promise<Forecast>;
+  forecast(options?: KeyFilter): Promise<Forecast>;
   /**
    * Predicts what a different bucket policy, or a pause of the bucket, would do to the backlog: when the backlog would
    * be gone, and which jobs would miss their deadlines. Computes this as `forecast` does, and changes nothing. Rejects

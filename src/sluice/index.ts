@@ -116,7 +116,13 @@ export type { FinishedOptions } from "../queue/manage/finished.ts";
 
 export type { JobExplanation, WaitsFor } from "../queue/forecast/explain.ts";
 export type { LaneStatus, OldestDue, QueueSetting, QueueStatus } from "../queue/forecast/status.ts";
-export type { Forecast, JobEta, NoPromise, QueuePreview } from "../queue/forecast/forecast.ts";
+export type {
+  Forecast,
+  JobEta,
+  NoForecastReason,
+  NoPromise,
+  QueuePreview,
+} from "../queue/forecast/forecast.ts";
 
 export type { Ordered } from "../queue/lanes/lane-options.ts";
 export type { Weights } from "../queue/lanes/lane-options.ts";
@@ -147,13 +153,14 @@ export type {
   SettingByHand,
 } from "../queue/manage/by-hand.ts";
 
-export type { OfKey } from "../queue/options.ts";
+export type { KeyFilter, OfKey } from "../queue/options.ts";
 
 export type {
   BatchContext,
   BatchHandler,
   BatchOutcomes,
-  HandlerInput as GivenHandler,
+  GivenHandler,
+  HandlerInput,
   Handler,
   HandlerResult,
   Handlers,
@@ -179,6 +186,8 @@ export type {
   ChangeEvent,
   AwayEvent,
   BackEvent,
+  UnreachableEvent,
+  ReachableEvent,
   CooldownEvent,
   RefusedEvent,
   SlowedEvent,

@@ -29,7 +29,7 @@ describe("feedback", () => {
   it("may return what it was told, changed, or in a while", () => {
     type Listener = (answer: unknown, context: FeedbackContext) => unknown;
 
-    expectTypeOf<(answer: unknown, { heard }: FeedbackContext) => Answer>().toExtend<Read>();
+    expectTypeOf<(result: unknown, { answer }: FeedbackContext) => Answer>().toExtend<Read>();
     expectTypeOf<() => Promise<Answer | undefined>>().toExtend<Read>();
     expectTypeOf<() => Promise<{ refused: boolean; afterMs: number }>>().toExtend<Read>();
     expectTypeOf<Read>().toExtend<Listener>();

@@ -113,7 +113,9 @@ export function createFanOut(parts: FanOutParts): FanOut {
     async oneOf(tenant, endpoint) {
       const { record, disabled } = await store.endpoint({ tenant, endpoint });
       if (record === undefined) throw new EndpointMissingError({ endpoint });
-      if (disabled !== undefined) throw new EndpointDisabledError({ endpoint, why: disabled.why });
+      if (disabled !== undefined) {
+        throw new EndpointDisabledError({ endpoint, reason: disabled.reason });
+      }
       return [[endpoint, readRecord(record)]];
     },
     async store({ tenant, id: message, type, body }, targets, purpose) {

@@ -50,7 +50,7 @@ async function openSender() {
 }
 
 async function whyDisabled(hooks: Webhooks, tenant = "acme"): Promise<string | undefined> {
-  return (await hooks.endpoints.get({ tenant, id: "billing" }))!.disabled?.why;
+  return (await hooks.endpoints.get({ tenant, id: "billing" }))!.disabled?.reason;
 }
 
 describe("sluice endpoints", () => {

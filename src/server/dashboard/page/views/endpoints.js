@@ -110,10 +110,10 @@ const STATES = {
 
 /** The state of an endpoint, with its cause or its duration. */
 export function health({ status, disabled }) {
-  const { state, leftAloneForMs, failingSinceMs, failures } = status;
+  const { state, pausedForMs, failingSinceMs, failures } = status;
   const details = {
-    disabled: () => `${disabled.why}, ${ago(disabled.atMs)}`,
-    "left alone": () => `for ${duration(leftAloneForMs)}`,
+    disabled: () => `${disabled.reason}, ${ago(disabled.atMs)}`,
+    "left alone": () => `for ${duration(pausedForMs)}`,
     failing: () => `${plural(failures, "failure")} in a row, since ${ago(failingSinceMs)}`,
   };
   const [label, tone] = STATES[state];

@@ -11,7 +11,7 @@ import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess, findDeduped, keepAccess } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
-import { createElsewhere } from "./enqueue/elsewhere.ts";
+import { createElsewhere } from "./enqueue/declared-elsewhere.ts";
 import { createEnqueuing, ENQUEUE_TAKES, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/storing.ts";
@@ -37,7 +37,7 @@ import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
-import { createSettingByHand, type SettingByHand } from "./manage/by-hand.ts";
+import { createSettingByHand, type SettingByHand } from "./manage/overrides.ts";
 
 /**
  * Durable jobs for one bucket, stored in Redis until a worker has a slot for them. Handlers get `Data` and return

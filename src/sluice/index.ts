@@ -151,7 +151,7 @@ export type {
   QueueSetOptions,
   QueueUndoOptions,
   SettingByHand,
-} from "../queue/manage/by-hand.ts";
+} from "../queue/manage/overrides.ts";
 
 export type { KeyFilter, OfKey } from "../queue/options.ts";
 

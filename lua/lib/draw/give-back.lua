@@ -26,7 +26,7 @@ local function take_back(bucket, parts, given)
     if slot_us > now_us and is_last then
       for _, part in ipairs(parts) do unbook(part, slot_us, { now_us = now_us }) end
     elseif slot_us > now_us and can_leave_holes then
-      local member = hole_name(slot_us, given.asker, index, given.name)
+      local member = hole_name(slot_us, given.replica, index, given.name)
       bucket.holes = bucket.holes + redis.call('ZADD', KEYS[3], slot_us, member)
     end
   end

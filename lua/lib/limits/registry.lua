@@ -5,7 +5,7 @@
 --   adapt(from, to, now_us)               Converts the state when the numbers of a limit change. Optional.
 --   excess(limit, at_us, cost)            The level that must drain before at_us, in cost x period. Optional;
 --                                         needed to book many calls as one run.
---   keep_position, leave_position         Store and remove the position of an asker that waits for an unknown time.
+--   keep_position, leave_position         Store and remove the position of a replica that waits for an unknown time.
 --                                         Optional.
 -- Rules are created on first use, because creating functions is slow in Lua, and most buckets have one or two kinds
 -- of limits.

@@ -12,7 +12,7 @@ import { JOB_STATES } from "../../queue/job.ts";
 import type { ShadowState } from "../../throttle/bucket/bucket-state.ts";
 import type { BucketBrief } from "../../throttle/bucket/facts/status.ts";
 import { MOST_NAMES, OTHER, type Sample } from "./counts.ts";
-import { exportMetric } from "./exported.ts";
+import { exportMetric } from "./export-metric.ts";
 import { metricsOf, REGISTER, type Metrics, type MetricsOptions } from "./process-metrics.ts";
 import { createReadings, type Readings } from "./readings.ts";
 import { registerAll, type MetricsRegister } from "./register.ts";

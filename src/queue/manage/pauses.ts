@@ -9,7 +9,7 @@ import { endOf, type ChangeLog, type Inverse } from "../../core/stores/insight/c
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { KeyFilter } from "../options.ts";
-import { assertChanged, BY_HAND, type QueueByHand } from "./by-hand.ts";
+import { assertChanged, BY_HAND, type QueueByHand } from "./overrides.ts";
 
 export interface QueuePauseOptions extends KeyFilter, QueueByHand {
   /** How long the pause lasts, in ms. By default, the pause lasts until `resume()`. */

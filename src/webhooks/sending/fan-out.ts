@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { EndpointDisabledError, EndpointMissingError } from "../errors.ts";
 import type { StoredEndpoints, WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
-import { matchesFilter, matchesType } from "../endpoints/wants.ts";
+import { matchesFilter, matchesType } from "../endpoints/event-filter.ts";
 import {
   FIRST_SERIES,
   jittered,

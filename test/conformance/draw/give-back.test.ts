@@ -7,7 +7,7 @@ import {
   slidingWindow,
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 const policy = policyOf({ rate: "100/s" });
@@ -22,7 +22,7 @@ const LIMITS = [
 
 describe.each(storeKinds())("slots given back to $name", ({ open }) => {
   const two = ({ store }: ReturnType<typeof open>) =>
-    ["a", "b"].map((name) => createAsker(store, { bucket: "b", name, policy }));
+    ["a", "b"].map((name) => createTestReplica(store, { bucket: "b", name, policy }));
 
   it("are unbooked when nothing was booked behind them", async () => {
     const [a, b] = two(open());
@@ -44,7 +44,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(slotsOf(await b!.draw(2))).toEqual([slots[4]! + 10_000, slots[4]! + 20_000]);
   });
 
-  it("go to the next asker, in their old places, when others are booked behind them", async () => {
+  it("go to the next replica, in their old places, when others are booked behind them", async () => {
     const [a, b] = two(open());
     const first = slotsOf(await a!.draw(3));
     const second = slotsOf(await b!.draw(2));
@@ -59,7 +59,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     const pinned = open();
     const leased = policyOf({ limits: [leakyBucket("100/s"), concurrency(5)] });
     const [a, b] = ["a", "b"].map((name) =>
-      createAsker(pinned.store, { bucket: "b", name, policy: leased }),
+      createTestReplica(pinned.store, { bucket: "b", name, policy: leased }),
     );
     const slots = slotsOf(await a!.draw(3));
 
@@ -68,7 +68,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(slotsOf(await b!.draw(1))).toEqual([slots[2]! + 10_000]);
   });
 
-  it("are given to the next asker as many as it asks for, the earliest first", async () => {
+  it("are given to the next replica as many as it asks for, the earliest first", async () => {
     const [a, b] = two(open());
     const first = slotsOf(await a!.draw(4));
     await b!.draw(1);
@@ -95,7 +95,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     const { store } = open();
     const slow = policyOf({ rate: "2/s" });
     const [a, b, c] = ["a", "b", "c"].map((name) =>
-      createAsker(store, { bucket: "b", name, policy: slow }),
+      createTestReplica(store, { bucket: "b", name, policy: slow }),
     );
     await a!.draw(1);
     const { turnUs } = (await b!.draw(1)).position;
@@ -134,7 +134,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     const [a] = two(pinned);
     const first = slotsOf(await a!.draw(3));
     const slower = policyOf({ rate: "50/s" });
-    const c = createAsker(pinned.store, { bucket: "b", name: "c", policy: slower });
+    const c = createTestReplica(pinned.store, { bucket: "b", name: "c", policy: slower });
     const changed = slotsOf(await c.draw(1));
 
     await a!.giveBack([first[2]!, first[1]!]);
@@ -145,13 +145,13 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
   it("hold up no other key when keys share no limit", async () => {
     const { store, clock } = open();
     const perKey = policyOf({ perKey: { rate: "100/s", burst: 9 } });
-    const asker = createAsker(store, { bucket: "b", name: "a", policy: perKey });
-    await asker.drawAll([{ key: "x", wanted: 9 }]);
-    const [, slotUs] = slotsOf(await asker.drawAll([{ key: "x", wanted: 2 }]));
+    const replica = createTestReplica(store, { bucket: "b", name: "a", policy: perKey });
+    await replica.drawAll([{ key: "x", wanted: 9 }]);
+    const [, slotUs] = slotsOf(await replica.drawAll([{ key: "x", wanted: 2 }]));
 
-    await asker.giveBack([slotUs!], 1, "x");
+    await replica.giveBack([slotUs!], 1, "x");
 
-    const slots = slotsOf(await asker.drawAll([{ key: "y", wanted: 1 }]));
+    const slots = slotsOf(await replica.drawAll([{ key: "y", wanted: 1 }]));
     expect(slots).toEqual([clock.nowUs()]);
   });
 
@@ -160,18 +160,18 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     async (_kind, { limit, freeMs }) => {
       const { store, clock } = open();
       const given = policyOf({ limits: [limit] });
-      const asker = createAsker(store, { bucket: "b", name: "a", policy: given });
+      const replica = createTestReplica(store, { bucket: "b", name: "a", policy: given });
       const startUs = clock.nowUs();
-      await asker.draw(1, 10);
+      await replica.draw(1, 10);
       clock.advanceMs(400);
-      await asker.draw(1, 10);
+      await replica.draw(1, 10);
       clock.set(startUs + (freeMs - 60) * 1_000);
 
       const booked = [];
       for (let round = 0; round < 3; round++) {
-        const slots = slotsOf(await asker.draw(2, 10));
+        const slots = slotsOf(await replica.draw(2, 10));
         booked.push(slots.map((slotUs) => (slotUs - startUs) / 1_000));
-        await asker.giveBack(slots.toReversed(), 10);
+        await replica.giveBack(slots.toReversed(), 10);
       }
 
       expect(booked[0]![0]).toBe(freeMs);

@@ -8,7 +8,12 @@ import {
 } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { RULES } from "../../../src/core/limits/registry.ts";
-import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type TestReplica,
+} from "../../support/draws/test-replica.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
 const unit = "tokens";
@@ -22,9 +27,13 @@ const LIMITS: readonly Limit[] = [
 const cases = LIMITS.map((limit) => [limit.kind, limit] as const);
 
 /** When a call of each cost would start that is drawn as soon as it can be. */
-async function slotOf({ clock }: PinnedStore, asker: Asker, tokens: number): Promise<number> {
+async function slotOf(
+  { clock }: PinnedStore,
+  replica: TestReplica,
+  tokens: number,
+): Promise<number> {
   for (;;) {
-    const reply = await asker.drawAll([{ wanted: 1, cost: { tokens } }]);
+    const reply = await replica.drawAll([{ wanted: 1, cost: { tokens } }]);
     const [slotUs] = slotsOf(reply);
     if (slotUs !== undefined) return slotUs;
     clock.set(Math.max(clock.nowUs() + 1, reply.position.turnUs));
@@ -47,15 +56,15 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
       align: { at: "00:00", timeZone: "UTC" },
     });
     const policy = policyOf({ limits: [limit] });
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
 
-    const startUs = await slotOf(pinned, asker, 999_000_000);
-    await asker.settle(startUs, { tokens: -900_000_001 });
-    const { statuses } = await asker.peek();
+    const startUs = await slotOf(pinned, replica, 999_000_000);
+    await replica.settle(startUs, { tokens: -900_000_001 });
+    const { statuses } = await replica.peek();
 
     expect(statuses[0]!.remaining).toBe(1_000_000_000 - 98_999_999);
-    await asker.settle(startUs, { tokens: 901_000_001 });
-    const nextUs = await slotOf(pinned, asker, 1);
+    await replica.settle(startUs, { tokens: 901_000_001 });
+    const nextUs = await slotOf(pinned, replica, 1);
     expect(nextUs % 86_400_000_000).toBe(0);
     expect(nextUs).toBeGreaterThan(startUs);
   });
@@ -64,10 +73,10 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
   async function slotsAfter(limit: Limit, first: number, delta: number): Promise<number[]> {
     const pinned = open();
     const policy = policyOf({ limits: [limit] });
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
-    const startUs = await slotOf(pinned, asker, first);
-    if (delta !== 0) await asker.settle(startUs, { tokens: delta });
-    const slots = [await slotOf(pinned, asker, 12), await slotOf(pinned, asker, 7)];
+    const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
+    const startUs = await slotOf(pinned, replica, first);
+    if (delta !== 0) await replica.settle(startUs, { tokens: delta });
+    const slots = [await slotOf(pinned, replica, 12), await slotOf(pinned, replica, 7)];
     return slots.map((slotUs) => slotUs - startUs);
   }
 
@@ -96,11 +105,11 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     const slotsFor = async (costs: readonly number[], delta: number): Promise<number[]> => {
       const pinned = open();
       const policy = policyOf({ limits: [limit] });
-      const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+      const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
       const startUs = pinned.clock.nowUs();
-      for (const cost of costs) await slotOf(pinned, asker, cost);
-      if (delta !== 0) await asker.settle(startUs, { tokens: delta });
-      const slots = [await slotOf(pinned, asker, 12), await slotOf(pinned, asker, 7)];
+      for (const cost of costs) await slotOf(pinned, replica, cost);
+      if (delta !== 0) await replica.settle(startUs, { tokens: delta });
+      const slots = [await slotOf(pinned, replica, 12), await slotOf(pinned, replica, 7)];
       return slots.map((slotUs) => slotUs - startUs);
     };
 
@@ -110,14 +119,14 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
   it.each(cases)("never lets more leave at once than all there is: %s", async (_, limit) => {
     const pinned = open();
     const policy = policyOf({ limits: [limit] });
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
-    const firstUs = await slotOf(pinned, asker, 20);
+    const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
+    const firstUs = await slotOf(pinned, replica, 20);
     pinned.clock.advanceMs(6_000);
 
     // All has drained by now, and half of it is used again when the first call turns out to have cost 1.
-    await slotOf(pinned, asker, 10);
-    await asker.settle(firstUs, { tokens: -19 });
-    const second = slotsOf(await asker.drawAll([{ wanted: 9, cost: { tokens: 2 } }]));
+    await slotOf(pinned, replica, 10);
+    await replica.settle(firstUs, { tokens: -19 });
+    const second = slotsOf(await replica.drawAll([{ wanted: 9, cost: { tokens: 2 } }]));
 
     const atOnce = second.filter((slotUs) => slotUs === pinned.clock.nowUs());
     expect(atOnce).toHaveLength(10 / 2);
@@ -127,8 +136,8 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     const pinned = open();
     const old = policyOf({ limits: [LIMITS[0]!] });
     const now = policyOf({ limits: [leakyBucket("20/s", { unit, burst: 20 })] });
-    const before = createAsker(pinned.store, { bucket: "b", name: "before", policy: old });
-    const after = createAsker(pinned.store, { bucket: "b", name: "after", policy: now });
+    const before = createTestReplica(pinned.store, { bucket: "b", name: "before", policy: old });
+    const after = createTestReplica(pinned.store, { bucket: "b", name: "after", policy: now });
     const slotUs = await slotOf(pinned, before, 5);
     await slotOf(pinned, after, 1);
     const peeked = await after.peek();
@@ -144,12 +153,12 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
       limits: [LIMITS[0]!],
       perKey: { limits: [slidingLog(9, "1h", { unit })] },
     });
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
-    const [slotUs] = slotsOf(await asker.drawAll([{ key: "k", wanted: 1, cost: { tokens: 2 } }]));
+    const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await replica.drawAll([{ key: "k", wanted: 1, cost: { tokens: 2 } }]));
 
-    await asker.settle(slotUs!, { tokens: 4 }, "k");
+    await replica.settle(slotUs!, { tokens: 4 }, "k");
 
-    const { statuses } = await asker.peek("k");
+    const { statuses } = await replica.peek("k");
     expect(statuses.map(({ remaining }) => remaining)).toEqual([14, 3]);
   });
 
@@ -160,12 +169,12 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     const pinned = open();
     const align = { at: "03:30", timeZone: "Asia/Tokyo" };
     const policy = policyOf({ perKey: { limits: [fixedWindow(10, "1d", { unit, align })] } });
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
-    const [slotUs] = slotsOf(await asker.drawAll([{ key: "k", wanted: 1, cost: { tokens: 2 } }]));
+    const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await replica.drawAll([{ key: "k", wanted: 1, cost: { tokens: 2 } }]));
 
-    await asker.settle(slotUs!, { tokens: delta }, "k");
+    await replica.settle(slotUs!, { tokens: delta }, "k");
 
-    expect((await asker.peek("k")).statuses).toMatchObject([{ remaining: left }]);
+    expect((await replica.peek("k")).statuses).toMatchObject([{ remaining: left }]);
   });
 });
 
@@ -173,9 +182,9 @@ describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) 
   const SLOW = { limits: [leakyBucket("200/s")], perKey: { rate: "1/h" } };
   const HOUR_US = 3_600_000_000;
 
-  async function nextSlot(clock: PinnedStore["clock"], asker: Asker): Promise<number> {
+  async function nextSlot(clock: PinnedStore["clock"], replica: TestReplica): Promise<number> {
     for (;;) {
-      const reply = await asker.drawAll([{ wanted: 1, key: "k" }]);
+      const reply = await replica.drawAll([{ wanted: 1, key: "k" }]);
       const [slotUs] = slotsOf(reply);
       if (slotUs !== undefined) return slotUs;
       clock.set(reply.granted[0]!.notBeforeUs);
@@ -184,12 +193,12 @@ describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) 
 
   it("gives a key's slow limit back, so that the key has its slot at once", async () => {
     const { clock, store } = open();
-    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
-    const [lateUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+    const replica = createTestReplica(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
+    const [lateUs] = slotsOf(await replica.drawAll([{ wanted: 1, key: "k" }]));
     clock.set(lateUs! + 50_000);
-    await asker.settle(lateUs!, { calls: -1 }, "k", true);
+    await replica.settle(lateUs!, { calls: -1 }, "k", true);
 
-    const [slotUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+    const [slotUs] = slotsOf(await replica.drawAll([{ wanted: 1, key: "k" }]));
 
     expect(slotUs! - lateUs!).toBe(50_000);
   });
@@ -197,23 +206,23 @@ describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) 
   it("gives nothing back from under a later one, whose time would be handed out twice", async () => {
     const { clock, store } = open();
     const policy = policyOf({ limits: [leakyBucket("200/s")], perKey: { rate: "20/s" } });
-    const asker = createAsker(store, { bucket: "b", name: "a", policy });
-    const lateUs = await nextSlot(clock, asker);
-    const laterUs = await nextSlot(clock, asker);
+    const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
+    const lateUs = await nextSlot(clock, replica);
+    const laterUs = await nextSlot(clock, replica);
     expect(laterUs - lateUs).toBe(50_000);
-    await asker.settle(lateUs, { calls: -1 }, "k", true);
+    await replica.settle(lateUs, { calls: -1 }, "k", true);
 
-    expect((await nextSlot(clock, asker)) - laterUs).toBe(50_000);
+    expect((await nextSlot(clock, replica)) - laterUs).toBe(50_000);
   });
 
   it("leaves a key that took no slot as it is", async () => {
     const { clock, store } = open();
-    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
-    const [firstUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
-    await asker.settle(firstUs!, { calls: -1 }, "other", true);
+    const replica = createTestReplica(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
+    const [firstUs] = slotsOf(await replica.drawAll([{ wanted: 1, key: "k" }]));
+    await replica.settle(firstUs!, { calls: -1 }, "other", true);
     clock.set(firstUs! + 1_000);
 
-    const reply = await asker.drawAll([{ wanted: 1, key: "k" }]);
+    const reply = await replica.drawAll([{ wanted: 1, key: "k" }]);
 
     expect(slotsOf(reply)).toEqual([]);
     expect(reply.granted[0]!.notBeforeUs).toBeGreaterThan(firstUs! + HOUR_US / 2);

@@ -1,5 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type TestReplica,
+} from "../../support/draws/test-replica.ts";
 import { simulate } from "../../support/draws/simulate.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
@@ -7,8 +12,8 @@ const policy = policyOf({ rate: "100/s" });
 const SECOND_US = 1_000_000;
 
 describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
-  const askersOf = ({ store }: PinnedStore, names: string): Asker[] =>
-    names.split("").map((name) => createAsker(store, { bucket: "b", name, policy }));
+  const replicasOf = ({ store }: PinnedStore, names: string): TestReplica[] =>
+    names.split("").map((name) => createTestReplica(store, { bucket: "b", name, policy }));
   const cool = (slotUs: number, durationUs = 5 * SECOND_US, rampUs = 1) =>
     ({ do: "cool", durationUs, rampUs, slotUs }) as const;
   const cut = (
@@ -18,7 +23,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("starts no call of any replica during its cooldown", async () => {
     const pinned = open();
-    const [a, b] = askersOf(pinned, "ab");
+    const [a, b] = replicasOf(pinned, "ab");
     const [slotUs] = slotsOf(await a!.draw(1));
     await a!.steer(cool(slotUs!));
     const startUs = pinned.clock.nowUs();
@@ -31,7 +36,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("changes its generation once, however many calls of before come back with a 429", async () => {
     const pinned = open();
-    const [a, b] = askersOf(pinned, "ab");
+    const [a, b] = replicasOf(pinned, "ab");
     const slots = slotsOf(await a!.draw(5));
     const { generation } = await b!.draw(1);
     pinned.clock.advanceMs(60);
@@ -49,7 +54,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("is cooled down for as long as the longest answer says", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     const [slotUs] = slotsOf(await a!.draw(1));
     const startUs = pinned.clock.nowUs();
 
@@ -60,7 +65,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("ramps up after a cooldown, from a quarter of its rate to all of it", async () => {
     const pinned = open();
-    const [a, b] = askersOf(pinned, "ab");
+    const [a, b] = replicasOf(pinned, "ab");
     const [slotUs] = slotsOf(await a!.draw(1));
     await a!.steer(cool(slotUs!, 5 * SECOND_US, 10 * SECOND_US));
     const startUs = pinned.clock.nowUs() + 5 * SECOND_US;
@@ -85,7 +90,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     "that was %s starts again after a cooldown at a quarter of its rate, or at less",
     async (_was, factor, again) => {
       const pinned = open();
-      const [a] = askersOf(pinned, "a");
+      const [a] = replicasOf(pinned, "a");
       const { nowUs } = await a!.draw(1);
       await a!.steer(cut(nowUs, { factor, recoverUs: 10 * SECOND_US }));
       pinned.clock.advanceMs(1_000);
@@ -100,7 +105,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("does not grow back during a cooldown that was there before it was cut", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     const { nowUs } = await a!.draw(1);
     await a!.steer(cut(nowUs, { durationUs: 5 * SECOND_US }));
     pinned.clock.advanceMs(1_000);
@@ -112,7 +117,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("makes no slots worthless for answers to calls that were handed out before its cooldown", async () => {
     const pinned = open();
-    const [a, b] = askersOf(pinned, "ab");
+    const [a, b] = replicasOf(pinned, "ab");
     const slots = slotsOf(await a!.draw(5));
     await b!.steer(cool(slots[0]!));
     const { generation } = await b!.peek();
@@ -125,7 +130,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("makes all slots worthless that were handed out before a pause, and before its end", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     const before = await a!.draw(1);
     await a!.steer({ do: "pause", durationUs: SECOND_US });
     const paused = await a!.peek();
@@ -137,7 +142,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("keeps the distance of its cut rate when a response asks for a shorter one", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     const { nowUs } = await a!.draw(1);
     await a!.steer(cut(nowUs, { factor: 100 }));
     await a!.steer({ do: "space", gapUs: 20_000, durationUs: SECOND_US });
@@ -148,7 +153,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("starts nothing while it is paused, and goes on at once when it is resumed", async () => {
     const pinned = open();
-    const [a, b] = askersOf(pinned, "ab");
+    const [a, b] = replicasOf(pinned, "ab");
     await a!.draw(1);
     await a!.steer({ do: "pause", durationUs: 30 * SECOND_US });
     const paused = (await simulate(pinned, [a!, b!], { forMs: 20_000, backlog: 50 })).flat();
@@ -164,7 +169,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("goes on by itself when its pause is over", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     await a!.steer({ do: "pause", durationUs: 3 * SECOND_US });
     const startUs = pinned.clock.nowUs();
 
@@ -175,7 +180,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("is never cut under its floor, and grows back", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     const factors = [];
     for (let round = 0; round < 5; round++) {
       const { nowUs } = await a!.peek();
@@ -195,7 +200,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("is cut once for all the calls that were under way", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     const slots = slotsOf(await a!.draw(5));
     pinned.clock.advanceMs(100);
 
@@ -206,7 +211,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("starts no call of any replica until the cooldown of a cut is over, while responses arrive", async () => {
     const pinned = open();
-    const [a, b] = askersOf(pinned, "ab");
+    const [a, b] = replicasOf(pinned, "ab");
     const slots = slotsOf(await a!.draw(5));
     pinned.clock.advanceMs(60);
     const drawn = [];
@@ -222,21 +227,21 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("is cut once in each generation, however many answers come back, and by whatever way", async () => {
     const pinned = open();
-    const askers = askersOf(pinned, "abc");
+    const replicas = replicasOf(pinned, "abc");
     const seen = new Map<number, Set<number>>();
     const handedOut: number[] = [];
 
     for (let round = 0; round < 60; round++) {
-      const reply = await askers[round % 3]!.draw(1 + (round % 7));
+      const reply = await replicas[round % 3]!.draw(1 + (round % 7));
       handedOut.push(...slotsOf(reply));
       const { nowUs } = reply;
       // Answers come back in any order, the newest first or long after: some with a time to wait.
       const answered = handedOut.filter((slotUs) => slotUs <= nowUs);
       const slotUs = answered[(round * 7) % answered.length] ?? nowUs;
-      await askers[(round + 1) % 3]!.steer(
+      await replicas[(round + 1) % 3]!.steer(
         cut(slotUs, { factor: 900, durationUs: (round % 4) * 40_000 }),
       );
-      const { generation, factor } = await askers[2]!.peek();
+      const { generation, factor } = await replicas[2]!.peek();
       seen.set(generation, (seen.get(generation) ?? new Set()).add(factor));
       pinned.clock.advanceMs(25);
     }
@@ -249,7 +254,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("is cut again by the response to a call that started after its cooldown", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     const [first] = slotsOf(await a!.draw(1));
     await a!.steer(cut(first!, { durationUs: SECOND_US }));
     pinned.clock.advanceMs(1_000);
@@ -265,7 +270,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("is cooled down for longer by an answer that does not cut it again", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     const [first, second] = slotsOf(await a!.draw(2));
     pinned.clock.advanceMs(50);
     await a!.steer(cut(first!, { durationUs: SECOND_US }));
@@ -280,7 +285,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("is not cut again by answers to calls on slots that were handed out before the cut", async () => {
     const pinned = open();
-    const [a, b] = askersOf(pinned, "ab");
+    const [a, b] = replicasOf(pinned, "ab");
     const slots = slotsOf(await a!.draw(5));
     await b!.steer(cut(slots[0]!));
     const { factor } = await b!.peek();
@@ -294,7 +299,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("counts the replicas that drew recently, and forgets them after two seconds", async () => {
     const pinned = open();
-    const [a, b] = askersOf(pinned, "ab");
+    const [a, b] = replicasOf(pinned, "ab");
     await a!.draw(1);
     await b!.draw(1);
 
@@ -306,7 +311,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("lets no more through than its cut rate", async () => {
     const pinned = open();
-    const [a, b] = askersOf(pinned, "ab");
+    const [a, b] = replicasOf(pinned, "ab");
     await a!.draw(1);
     const slotUs = pinned.clock.nowUs();
     await a!.steer(cut(slotUs, { factor: 300, recoverUs: 1_000_000 * SECOND_US }));
@@ -319,7 +324,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
 
   it("keeps the requested distance between calls for the requested time", async () => {
     const pinned = open();
-    const [a] = askersOf(pinned, "a");
+    const [a] = replicasOf(pinned, "a");
     await a!.draw(1);
     await a!.steer({ do: "space", gapUs: 50_000, durationUs: 2 * SECOND_US });
     const startUs = pinned.clock.nowUs();
@@ -336,12 +341,12 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
   it("stops one key and no other, and makes no slot of another worthless", async () => {
     const pinned = open();
     const perKey = policyOf({ rate: "100/s", perKey: { rate: "50/s" } });
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy: perKey });
-    const { generation, nowUs } = await asker.drawAll([{ key: "x", wanted: 1 }]);
-    await asker.steer(cool(nowUs), "x");
+    const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy: perKey });
+    const { generation, nowUs } = await replica.drawAll([{ key: "x", wanted: 1 }]);
+    await replica.steer(cool(nowUs), "x");
     pinned.clock.advanceMs(100);
 
-    const reply = await asker.drawAll([
+    const reply = await replica.drawAll([
       { key: "x", wanted: 1 },
       { key: "y", wanted: 1 },
     ]);
@@ -354,14 +359,14 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
   it("reports the lower of a key's own rate and the bucket's", async () => {
     const pinned = open();
     const perKey = policyOf({ rate: "100/s", perKey: { rate: "50/s" } });
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy: perKey });
-    const { nowUs } = await asker.drawAll(["x", "y"].map((key) => ({ key, wanted: 1 })));
-    await asker.steer(cut(nowUs, { factor: 300 }), "x");
-    await asker.steer(cut(nowUs, { factor: 700 }), "y");
-    await asker.steer(cut(nowUs, { factor: 500 }));
+    const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy: perKey });
+    const { nowUs } = await replica.drawAll(["x", "y"].map((key) => ({ key, wanted: 1 })));
+    await replica.steer(cut(nowUs, { factor: 300 }), "x");
+    await replica.steer(cut(nowUs, { factor: 700 }), "y");
+    await replica.steer(cut(nowUs, { factor: 500 }));
 
     const factors = [];
-    for (const key of ["x", "y", "z", undefined]) factors.push((await asker.peek(key)).factor);
+    for (const key of ["x", "y", "z", undefined]) factors.push((await replica.peek(key)).factor);
 
     expect(factors).toEqual([300, 500, 500, 500]);
   });

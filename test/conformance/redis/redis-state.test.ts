@@ -12,7 +12,7 @@ import { packNumbers } from "../../../src/stores/redis/scripts/bucket/frame.ts";
 import { runScript, type Script } from "../../../src/stores/redis/scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "../../../src/stores/redis/scripts/bucket/slots-draw.ts";
 import { slotsReturn } from "../../../src/stores/redis/scripts/bucket/give-back.ts";
-import { policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 
 let redis: Redis;
 let prefix: string;

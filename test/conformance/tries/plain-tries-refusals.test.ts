@@ -14,7 +14,7 @@ import {
 } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
-import { createAsker } from "../../support/draws/asker.ts";
+import { createTestReplica } from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 
 let redis: Redis;
@@ -102,12 +102,12 @@ describe("a try for keys with one plain limit", () => {
 
   it("is served by its own script once the bucket is known, and by slots-draw while anything is unusual", async () => {
     const { store, scripts, clock } = open();
-    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
     const tryOnce = (key: string): Promise<unknown> =>
       store.draw({ ...request, slotRequests: [{ ...slotRequest, scopes: [{ ...scope, key }] }] });
     await tryOnce("k");
     await tryOnce("k");
-    await asker.steer({ do: "pause", durationUs: 1_000_000 }, "k");
+    await replica.steer({ do: "pause", durationUs: 1_000_000 }, "k");
     await tryOnce("k");
     await tryOnce("other");
     clock.advanceMs(1_001);

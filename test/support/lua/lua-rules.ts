@@ -88,5 +88,5 @@ function numbersOf({ kind, count, periodUs, capacity, resets }: Limit): Fields {
 }
 
 function drawerAt(nowUs: number): Fields {
-  return { ...tableOf([]), $asker: "a", $now_us: nowUs, $order: 0, $lease: 1 };
+  return { ...tableOf([]), $replica: "a", $now_us: nowUs, $order: 0, $lease: 1 };
 }

@@ -19,7 +19,7 @@ import {
   type SlotRequest,
 } from "../../../src/core/store.ts";
 
-/** What a test's asker wants. */
+/** What a test's replica wants. */
 export interface Wanted {
   readonly wanted: number;
   /** By unit; a number is calls. */
@@ -40,7 +40,7 @@ export interface Wanted {
 }
 
 /** Draws from a store as a pacer does: it remembers what it was told last. */
-export interface Asker {
+export interface TestReplica {
   readonly last: DrawReply | undefined;
   /** The first slot request of the last draw. */
   readonly lastWanted: Wanted | undefined;
@@ -63,18 +63,18 @@ export interface Asker {
   terms(): DrawRequest["terms"];
 }
 
-export function createAsker(
+export function createTestReplica(
   store: Store,
   given: {
     bucket: string;
     name: string;
     policy: Policy;
-    /** When the policy was declared, if the asker has heard of that already. */
+    /** When the policy was declared, if the replica has heard of that already. */
     version?: number;
     /** What of a key has limits of its own; unless given, what the policy says. */
     scopesOf?: (key: string | undefined) => readonly KeyScope[];
   },
-): Asker {
+): TestReplica {
   const { bucket, name, policy } = given;
   const { limits, shares, text, shadows } = policy;
   let version = given.version ?? 0;

@@ -19,7 +19,7 @@ export interface UndoEndpointChange extends WhoAndWhy {
   readonly id?: string | undefined;
 }
 
-interface NotedParts {
+interface EndpointChangesParts {
   readonly sender: string;
   readonly log: ChangeLog;
   readonly read: (name: EndpointName) => Promise<Endpoint | undefined>;
@@ -43,7 +43,12 @@ interface NotedChanges {
   undo(given?: UndoEndpointChange): Promise<QueueChange | undefined>;
 }
 
-export function createNoted({ sender, log, read, setDisabled }: NotedParts): NotedChanges {
+export function createEndpointChanges({
+  sender,
+  log,
+  read,
+  setDisabled,
+}: EndpointChangesParts): NotedChanges {
   const about = ({ tenant, endpoint: id }: EndpointName) => ({
     queue: sender,
     endpoint: { tenant, id },

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { boundBy, COOLING, PAUSED, SLOWED } from "../../../src/core/store.ts";
 import { tokenBucket } from "../../../src/core/policy/limit-makers.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 const SECOND_US = 1_000_000;
@@ -10,7 +10,11 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
   it("holds calls of a slow limit back no longer than its ramp lasts", async () => {
     const pinned = open();
     const limits = [tokenBucket({ capacity: 100, refill: "1/min" })];
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy: policyOf({ limits }) });
+    const a = createTestReplica(pinned.store, {
+      bucket: "b",
+      name: "a",
+      policy: policyOf({ limits }),
+    });
     const [slotUs] = slotsOf(await a.draw(1));
     await a.steer({ do: "cool", durationUs: SECOND_US, rampUs: SECOND_US, slotUs: slotUs! });
     pinned.clock.advanceMs(1_500);
@@ -29,7 +33,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
   ])("is reported by its kind, for a try and for a draw: %s", async (_whose, key, number) => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", burst: 20, perKey: { rate: "50/s", burst: 20 } });
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
     const [slotUs] = slotsOf(await a.drawAll([{ wanted: 1, key: "k" }]));
     const tried = { wanted: 1, key: "k", isTry: true };
     const bindings = async (): Promise<number[]> => {
@@ -58,7 +62,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
   it("is over when the bucket says that it will be", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s" });
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
     const [slotUs] = slotsOf(await a.draw(1));
     const before = await a.peek();
     await a.steer({ do: "cool", durationUs: SECOND_US, rampUs: 4 * SECOND_US, slotUs: slotUs! });
@@ -77,7 +81,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
   it("includes the distance between calls, and its end", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s" });
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
     await a.draw(1);
     await a.steer({ do: "space", gapUs: 50_000, durationUs: 2 * SECOND_US });
 

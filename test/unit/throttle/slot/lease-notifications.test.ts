@@ -120,8 +120,8 @@ it("a lease offered to a call whose key was just paused is passed on immediately
   // It has not heard of the pause yet as it is offered the lease.
   const deaf: Store = {
     ...store,
-    listen: (asker, hear) =>
-      store.listen(asker, (...told) => {
+    listen: (replica, hear) =>
+      store.listen(replica, (...told) => {
         if (told[1] === "lease") hear(...told);
       }),
   };

@@ -78,7 +78,7 @@ describe.each(storeKinds())("the server's clock of $name", ({ open }) => {
     },
   );
 
-  it("may jump in a draw of a lease: it is kept for as long as it was to last, no longer", async () => {
+  it("may jump during a draw: the lease still lasts for its normal time", async () => {
     const pinned = open();
     const policy = policyOf({ limits: [concurrency(1, { leaseMs: 5_000 })] });
     const [holder, waiter] = ["a", "b"].map((name) =>

@@ -6,8 +6,8 @@ import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 const SECOND_US = 1_000_000;
 
-describe.each(storeKinds())("what holds calls back beside their limits, in $name", ({ open }) => {
-  it("holds calls of a slow limit back no longer than its ramp lasts", async () => {
+describe.each(storeKinds())("a delay beside the limits, in $name", ({ open }) => {
+  it("holds calls of a slow limit back no longer than the ramp lasts", async () => {
     const pinned = open();
     const limits = [tokenBucket({ capacity: 100, refill: "1/min" })];
     const a = createTestReplica(pinned.store, {
@@ -30,7 +30,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
   it.each([
     ["the bucket", undefined, 0],
     ["a key", "k", 1],
-  ])("is reported by its kind, for a try and for a draw: %s", async (_whose, key, number) => {
+  ])("is reported by its kind to a try and to a draw: %s", async (_whose, key, number) => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", burst: 20, perKey: { rate: "50/s", burst: 20 } });
     const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
@@ -59,7 +59,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
     expect(slowed.granted[0]!.bindsAt).toBe(boundBy(SLOWED, number));
   });
 
-  it("is over when the bucket says that it will be", async () => {
+  it("ends at the time that the bucket reports", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s" });
     const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
@@ -78,7 +78,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
     expect((await a.peek()).factor).toBe(1_000);
   });
 
-  it("includes the distance between calls, and its end", async () => {
+  it("includes the requested distance between calls, until that ends", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s" });
     const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });

@@ -10,7 +10,7 @@ describe.each(storeKinds())("a draw from $name", ({ open }) => {
   const replicaOf = ({ store }: PinnedStore, policy = hundred, name = "a") =>
     createTestReplica(store, { bucket: "b", name, policy });
 
-  it("spaces slots evenly, the first at once", async () => {
+  it("spaces slots evenly, and grants the first one immediately", async () => {
     const pinned = open();
     const startUs = pinned.clock.nowUs();
 
@@ -19,7 +19,7 @@ describe.each(storeKinds())("a draw from $name", ({ open }) => {
     expect(slots).toEqual([0, 10_000, 20_000, 30_000].map((us) => startUs + us));
   });
 
-  it("lets a whole burst of 7 leave at once, then one call per interval", async () => {
+  it("lets a burst of 7 calls start immediately, then one call per interval", async () => {
     const pinned = open();
     const startUs = pinned.clock.nowUs();
     const policy = policyOf({ rate: "100/s", burst: 7 });
@@ -30,7 +30,7 @@ describe.each(storeKinds())("a draw from $name", ({ open }) => {
     expect(slots).toEqual(expected.map((us) => startUs + us));
   });
 
-  it("books nothing farther ahead than the horizon", async () => {
+  it("books no slot beyond the horizon", async () => {
     const pinned = open();
     const replica = replicaOf(pinned);
 
@@ -84,7 +84,7 @@ describe.each(storeKinds())("a draw from $name", ({ open }) => {
     expect(slots).toEqual([0, 30_000, 60_000].map((us) => startUs + us));
   });
 
-  it("refuses a cost above the burst and changes nothing", async () => {
+  it("rejects a cost above the burst, and changes nothing", async () => {
     const pinned = open();
     const replica = replicaOf(pinned);
 
@@ -107,7 +107,7 @@ describe.each(storeKinds())("a draw from $name", ({ open }) => {
     expect(reply.nowUs).toBe(before[0]);
   });
 
-  it("lets no more than the burst leave at once after the clock jumped an hour ahead", async () => {
+  it("lets at most the burst start at once after the clock jumped an hour ahead", async () => {
     const pinned = open();
     const replica = replicaOf(pinned);
     await replica.draw(8);

@@ -32,8 +32,8 @@ async function drawn(pinned: PinnedStore) {
   return { settling: settling!, note, looks };
 }
 
-describe.each(storeKinds())("a slot that a server has given, in $name", ({ open }) => {
-  it("is settled as any other, with all that counts it, and once", async () => {
+describe.each(storeKinds())("a slot that a server has granted, in $name", ({ open }) => {
+  it("is settled once, in all limits that count it", async () => {
     const [plain, given] = [open(), open()];
     const [one, other] = [await drawn(plain), await drawn(given)];
     const estimated = await other.looks();
@@ -47,7 +47,7 @@ describe.each(storeKinds())("a slot that a server has given, in $name", ({ open 
     expect(settled).not.toEqual(estimated);
   });
 
-  it("is not settled once it is over", async () => {
+  it("cannot be settled after it has expired", async () => {
     const pinned = open();
     const { settling, note, looks } = await drawn(pinned);
     const before = await looks();

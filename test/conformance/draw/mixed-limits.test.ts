@@ -15,7 +15,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
   const replicaOf = ({ store }: PinnedStore, policy = llm, name = "a") =>
     createTestReplica(store, { bucket: "b", name, policy });
 
-  it("passes none of its limits, whichever binds", async () => {
+  it("exceeds none of its limits, whichever limit delays it", async () => {
     const pinned = open();
     const replicas = ["a", "b", "c"].map((name) => replicaOf(pinned, llm, name));
     const passed: { slotUs: number; cost: number }[] = [];
@@ -49,7 +49,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     expect(passed.length).toBeGreaterThan(0.9 * 25 * (60 / 3.5));
   });
 
-  it("takes nothing of one limit when another has no room", async () => {
+  it("uses no limit if another limit has no room", async () => {
     const pinned = open();
     const replica = replicaOf(pinned);
     await replica.drawAll([{ wanted: 1, cost: { tokens: 4_000 } }]);
@@ -63,7 +63,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     expect(after.statuses).toEqual(before.statuses);
   });
 
-  it("names the limit that binds: calls, tokens, leases, a pause, or nothing but the line", async () => {
+  it("names the cause of its delay: calls, tokens, leases, a pause, or only the line", async () => {
     const first = open();
     await replicaOf(first).drawAll([{ wanted: 1, cost: { tokens: 1 } }]);
     const byCalls = await replicaOf(first).drawAll([{ wanted: 1, cost: { tokens: 1 } }]);
@@ -83,7 +83,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     expect(all.map(({ granted }) => granted[0]!.bindsAt)).toEqual([1, 2, 2, PAUSED, 0]);
   });
 
-  it("names a limit of its key after those that all share", async () => {
+  it("numbers a limit of its key after the shared limits", async () => {
     const pinned = open();
     const policy = policyOf({
       limits: [leakyBucket("500/s"), slidingLog(500, "1s")],
@@ -97,7 +97,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     expect(refused.granted[0]!.notBeforeUs).toBeGreaterThan(refused.nowUs);
   });
 
-  it("gives a call of the whole burst its slot beside three replicas whose small ones never end", async () => {
+  it("grants a call of the whole burst although three replicas keep drawing small calls", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", burst: 50 });
     const small = ["a", "b", "c"].map((name) => ({
@@ -121,7 +121,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     expect(EXCESS["leaky-bucket"]!(policy.limits[0]!, passed)).toBeLessThanOrEqual(0);
   });
 
-  it("gives small calls their slots beside three replicas whose large ones never end", async () => {
+  it("grants small calls although three replicas keep drawing large calls", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", burst: 50 });
     const large = ["a", "b", "c"].map((name) => ({

@@ -109,7 +109,7 @@ describe.each(storeKinds())("priorities over replicas in $name", ({ open }) => {
     },
   );
 
-  it("leave low what critical does not take, and nothing under a flood of critical", async () => {
+  it("give low calls the slots that critical calls do not use, and none under a flood", async () => {
     const pinned = open();
     const rate = "200/s";
     const low = partiesOf(pinned, "abc", { rate, priority: "low" });
@@ -125,7 +125,7 @@ describe.each(storeKinds())("priorities over replicas in $name", ({ open }) => {
     expect(counts[0]).toBeLessThan(0.1 * 2_000);
   });
 
-  it("hold in one request too: what is urgent comes first, and the rest waits behind it", async () => {
+  it("apply within one request too: urgent calls come first", async () => {
     const pinned = open();
     const replica = createTestReplica(pinned.store, {
       bucket: "b",

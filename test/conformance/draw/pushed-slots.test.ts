@@ -11,7 +11,7 @@ function createLateness(): () => number {
   return () => 200 + ((number++ * 337) % 1_300);
 }
 
-describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open }) => {
+describe.each(storeKinds())("slots that are moved later for a key, in $name", ({ open }) => {
   const openReplica = (options: PolicyOptions) => {
     const pinned = open();
     const policy = policyOf(options);
@@ -21,7 +21,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     };
   };
 
-  it("lie an interval of the key apart, although each is asked for a little late", async () => {
+  it("are one interval of the key apart, although each draw comes a little late", async () => {
     const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
     const startUs = clock.nowUs();
     const slots: number[] = [];
@@ -36,7 +36,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     expect(slots).toEqual(Array.from({ length: 10 }, (_, call) => startUs + call * 20_000));
   });
 
-  it("are not pushed back by more than 2 ms", async () => {
+  it("are moved by at most 2 ms", async () => {
     const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
     const passesUs = clock.nowUs() + 20_000;
     await replica.drawAll([{ key: "x", wanted: 1 }]);
@@ -50,7 +50,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     expect(slotsOf(inTime, 0)).toEqual([passesUs]);
   });
 
-  it("take no more than that of the others' rate, however many keys there are", async () => {
+  it("cost other keys no more of their rate than that, with any number of keys", async () => {
     const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
     const slotRequests = Array.from({ length: 12 }, (_, key) => ({ key: `key ${key}`, wanted: 1 }));
     for (const slotRequest of slotRequests) {
@@ -76,7 +76,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     { keys: 4, rate: 250, replicas: 8, least: 0.95 },
     { keys: 10, rate: 200, replicas: 8, least: 0.99 },
   ])(
-    "leave $keys keys with $rate/s each, from $replicas replicas, their full share of 1000/s",
+    "leave $keys keys with $rate/s on $replicas replicas their full share of 1000/s",
     async ({ keys, rate, replicas, least }) => {
       const pinned = open();
       const policy = policyOf({ rate: "1000/s", perKey: { rate: `${rate}/s` } });
@@ -97,7 +97,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     },
   );
 
-  it("are not taken from under those whose turn comes first", async () => {
+  it("are not taken from replicas with an earlier turn", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100000/s", perKey: { rate: "1000/s" } });
     const replicaOf = (name: string) =>
@@ -139,7 +139,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     expect(slotsOf(tried)).toEqual([clock.nowUs()]);
   });
 
-  it("are given out again once no call has tried for an hour", async () => {
+  it("are granted again once no call has tried for an hour", async () => {
     const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
     await replica.drawAll([{ key: "y", wanted: 1, isTry: true }]);
     const pushed: boolean[] = [];
@@ -155,7 +155,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     expect(pushed).toEqual([false, true]);
   });
 
-  it("are not given to one that tries", async () => {
+  it("are not granted to a try", async () => {
     const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
     const passesUs = clock.nowUs() + 20_000;
     await replica.drawAll([{ key: "x", wanted: 1, isTry: true }]);

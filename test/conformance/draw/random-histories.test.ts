@@ -355,7 +355,7 @@ describe.each([
     numRuns: 2_500,
   },
 ])("a bucket with $what", ({ policy, levels, steps: someStep = step, numRuns }) => {
-  it("answers every random history in Redis and in memory with the same numbers", async () => {
+  it("returns the same numbers from Redis and from memory for every random history", async () => {
     const policies = fc.array(policy, { minLength: 4, maxLength: 4 });
     const history = fc.array(someStep as typeof step, { minLength: 1, maxLength: 50 });
 

@@ -40,8 +40,8 @@ async function slotOf(
   }
 }
 
-describe("limits that a cost is settled with", () => {
-  it("are of every kind that holds units per time", () => {
+describe("the limits in this suite", () => {
+  it("include every kind that counts units per time", () => {
     const kinds = [...RULES.values()].filter(({ isRate }) => isRate).map(({ kind }) => kind);
 
     expect(LIMITS.map(({ kind }) => kind)).toEqual(kinds);
@@ -49,7 +49,7 @@ describe("limits that a cost is settled with", () => {
 });
 
 describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
-  it("is counted whole in a daily window of as many tokens as providers give", async () => {
+  it("is counted exactly in a daily window as large as those of providers", async () => {
     const pinned = open();
     const limit = fixedWindow(1_000_000_000, "1d", {
       unit,
@@ -80,11 +80,11 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     return slots.map((slotUs) => slotUs - startUs);
   }
 
-  it.each(cases)("that was higher than the estimate holds up later calls: %s", async (_, limit) => {
+  it.each(cases)("delays later calls if it was above the estimate: %s", async (_, limit) => {
     expect(await slotsAfter(limit, 5, 9)).toEqual(await slotsAfter(limit, 14, 0));
   });
 
-  it.each(cases)("that was lower gives back what it did not take: %s", async (_, limit) => {
+  it.each(cases)("frees the unused units if it was below the estimate: %s", async (_, limit) => {
     expect(await slotsAfter(limit, 14, -9)).toEqual(await slotsAfter(limit, 5, 0));
   });
 
@@ -92,7 +92,7 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     ["leaky-bucket", 3_200_000],
     ["token-bucket", 3_200_000],
     ["sliding-log", 2_000_000],
-  ])("goes into debt where it passes all there is: %s", async (kind, waitUs) => {
+  ])("puts the limit into debt if it exceeds the capacity: %s", async (kind, waitUs) => {
     const limit = LIMITS.find((each) => each.kind === kind)!;
 
     // 5 + 35 tokens of 20 are used, and the next call takes 12.
@@ -101,7 +101,7 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     expect(slotUs).toBe(waitUs);
   });
 
-  it.each(cases)("is taken from its own call when two leave at once: %s", async (_, limit) => {
+  it.each(cases)("is booked for its own call if two calls start at once: %s", async (_, limit) => {
     const slotsFor = async (costs: readonly number[], delta: number): Promise<number[]> => {
       const pinned = open();
       const policy = policyOf({ limits: [limit] });
@@ -116,7 +116,7 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     expect(await slotsFor([2, 14], -9)).toEqual(await slotsFor([2, 5], 0));
   });
 
-  it.each(cases)("never lets more leave at once than all there is: %s", async (_, limit) => {
+  it.each(cases)("never lets calls start at once beyond the capacity: %s", async (_, limit) => {
     const pinned = open();
     const policy = policyOf({ limits: [limit] });
     const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
@@ -132,7 +132,7 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     expect(atOnce).toHaveLength(10 / 2);
   });
 
-  it("is ignored when another policy holds by then", async () => {
+  it("is ignored if the policy has changed since", async () => {
     const pinned = open();
     const old = policyOf({ limits: [LIMITS[0]!] });
     const now = policyOf({ limits: [leakyBucket("20/s", { unit, burst: 20 })] });
@@ -147,7 +147,7 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     expect(await after.peek()).toEqual(peeked);
   });
 
-  it("is settled with the key's limits too", async () => {
+  it("is also settled in the limits of the key", async () => {
     const pinned = open();
     const policy = policyOf({
       limits: [LIMITS[0]!],
@@ -178,7 +178,7 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
   });
 });
 
-describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) => {
+describe.each(storeKinds())("a slot that no call used, in $name", ({ open }) => {
   const SLOW = { limits: [leakyBucket("200/s")], perKey: { rate: "1/h" } };
   const HOUR_US = 3_600_000_000;
 
@@ -191,7 +191,7 @@ describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) 
     }
   }
 
-  it("gives a key's slow limit back, so that the key has its slot at once", async () => {
+  it("frees the slow limit of its key, so that the key gets a slot immediately", async () => {
     const { clock, store } = open();
     const replica = createTestReplica(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
     const [lateUs] = slotsOf(await replica.drawAll([{ wanted: 1, key: "k" }]));
@@ -203,7 +203,7 @@ describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) 
     expect(slotUs! - lateUs!).toBe(50_000);
   });
 
-  it("gives nothing back from under a later one, whose time would be handed out twice", async () => {
+  it("frees nothing before a later slot, whose time would be granted twice", async () => {
     const { clock, store } = open();
     const policy = policyOf({ limits: [leakyBucket("200/s")], perKey: { rate: "20/s" } });
     const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
@@ -215,7 +215,7 @@ describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) 
     expect((await nextSlot(clock, replica)) - laterUs).toBe(50_000);
   });
 
-  it("leaves a key that took no slot as it is", async () => {
+  it("does not change a key that took no slot", async () => {
     const { clock, store } = open();
     const replica = createTestReplica(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
     const [firstUs] = slotsOf(await replica.drawAll([{ wanted: 1, key: "k" }]));

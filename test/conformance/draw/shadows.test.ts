@@ -80,48 +80,54 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     ["a token bucket", tokenBucket({ capacity: 4, refill: "150/s", shadow: true }), ofBucket],
     ["a fixed window", fixedWindow(40, "1s", { shadow: true }), ofWindows],
     ["a sliding log", slidingLog(40, "1s", { shadow: true }), ofLog],
-  ])("counts what of several replicas would have waited: %s", async (_name, shadow, line) => {
-    const { slotsUs, replica } = await drawInBursts(open(), [HELD, shadow]);
+  ])(
+    "counts the calls of several replicas that would have waited: %s",
+    async (_name, shadow, line) => {
+      const { slotsUs, replica } = await drawInBursts(open(), [HELD, shadow]);
 
-    const { shadows } = await replica.peek();
+      const { shadows } = await replica.peek();
 
-    const expected = countsOf(slotsUs, line);
-    expect(shadows).toEqual([expected]);
-    expect(expected.waited).toBeGreaterThan(20);
-    expect(expected.waited).toBeLessThan(expected.calls - 10);
-  });
+      const expected = countsOf(slotsUs, line);
+      expect(shadows).toEqual([expected]);
+      expect(expected.waited).toBeGreaterThan(20);
+      expect(expected.waited).toBeLessThan(expected.calls - 10);
+    },
+  );
 
   it.each([
     ["a leaky bucket", leakyBucket("150/s", { burst: 4, shadow: true }), ofBucket],
     ["a fixed window", fixedWindow(40, "1s", { shadow: true }), ofWindows],
     ["a sliding log", slidingLog(40, "1s", { shadow: true }), ofLog],
-  ])("counts alone, by when calls of several replicas come: %s", async (_name, shadow, line) => {
-    const { store, clock } = open();
-    const policy = policyOf({ limits: [shadow] });
-    const replicas = ["a", "b", "c"].map((name) =>
-      createTestReplica(store, { bucket: "b", name, policy }),
-    );
-    const cameUs: number[] = [];
-    const slotsUs: number[] = [];
+  ])(
+    "counts without other limits, by the arrival of calls of several replicas: %s",
+    async (_name, shadow, line) => {
+      const { store, clock } = open();
+      const policy = policyOf({ limits: [shadow] });
+      const replicas = ["a", "b", "c"].map((name) =>
+        createTestReplica(store, { bucket: "b", name, policy }),
+      );
+      const cameUs: number[] = [];
+      const slotsUs: number[] = [];
 
-    for (let at = 0; at < 90; at += 1) {
-      const calls = (at * 7) % 5;
-      const isTry = at % 4 === 3;
-      cameUs.push(...Array.from({ length: calls }, () => clock.nowUs()));
-      if (calls > 0)
-        slotsUs.push(...slotsOf(await replicas[at % 3]!.drawAll([{ wanted: calls, isTry }])));
-      clock.advanceMs(at % 30 === 0 ? 2_500 : (at * 5) % 23);
-    }
+      for (let at = 0; at < 90; at += 1) {
+        const calls = (at * 7) % 5;
+        const isTry = at % 4 === 3;
+        cameUs.push(...Array.from({ length: calls }, () => clock.nowUs()));
+        if (calls > 0)
+          slotsUs.push(...slotsOf(await replicas[at % 3]!.drawAll([{ wanted: calls, isTry }])));
+        clock.advanceMs(at % 30 === 0 ? 2_500 : (at * 5) % 23);
+      }
 
-    const { shadows } = await replicas[0]!.peek();
-    const expected = countsOf(cameUs, line);
-    expect(slotsUs).toEqual(cameUs);
-    expect(shadows).toEqual([expected]);
-    expect(expected.waited).toBeGreaterThan(20);
-    expect(expected.waited).toBeLessThan(expected.calls - 10);
-  });
+      const { shadows } = await replicas[0]!.peek();
+      const expected = countsOf(cameUs, line);
+      expect(slotsUs).toEqual(cameUs);
+      expect(shadows).toEqual([expected]);
+      expect(expected.waited).toBeGreaterThan(20);
+      expect(expected.waited).toBeLessThan(expected.calls - 10);
+    },
+  );
 
-  it("alone lets any number of calls pass, and counts each; a draw takes 1,000 of them at most", async () => {
+  it("lets any number of calls pass if it is the only limit, up to 1,000 per draw, and counts each", async () => {
     const { store } = open();
     const policy = policyOf({ limits: [leakyBucket("100/s", { shadow: true })] });
     const [one, other] = ["a", "b"].map((name) =>
@@ -138,7 +144,7 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     expect((await one!.peek()).shadows).toMatchObject([{ calls: 5_200, waited: 5_199 }]);
   });
 
-  it("alone lets no call pass in a pause, and one after the other while answers ask for gaps", async () => {
+  it("lets no call pass during a pause, and spaces calls while responses demand gaps", async () => {
     const { store, clock } = open();
     const policy = policyOf({ limits: [leakyBucket("100/s", { shadow: true })] });
     const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
@@ -155,7 +161,7 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     expect((await replica.peek()).shadows).toMatchObject([{ calls: 4, waited: 0 }]);
   });
 
-  it("holds nothing back: the slots are those of the same bucket without it", async () => {
+  it("delays no call: the slots equal those of the same bucket without it", async () => {
     const without = await drawInBursts(open(), [HELD]);
 
     const beside = await drawInBursts(open(), [HELD, leakyBucket("1/min", { shadow: true })]);
@@ -163,7 +169,7 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     expect(beside.slotsUs).toEqual(without.slotsUs);
   });
 
-  it("counts nothing that waits where its numbers are those of the limit that holds", async () => {
+  it("counts no waiting call if its numbers equal those of the active limit", async () => {
     const twin = leakyBucket("300/s", { burst: 10, shadow: true });
     const { slotsUs, replica } = await drawInBursts(open(), [HELD, twin]);
 
@@ -172,7 +178,7 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     expect(shadows).toEqual([{ calls: slotsUs.length, waited: 0, longestUs: 0, refused: 0 }]);
   });
 
-  it("counts what would never have passed, or not within an hour, as refused: it takes no room", async () => {
+  it("counts a call that would wait for over an hour as refused, without using units", async () => {
     const { store } = open();
     const limits = [
       HELD,
@@ -235,7 +241,7 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     expect(counts).toMatchObject({ calls: 5, waited: 1, refused: 2 });
   });
 
-  it("counts tries that pass, and not those that are refused", async () => {
+  it("counts granted tries, and not rejected ones", async () => {
     const { store } = open();
     const limits = [leakyBucket("10/s", { burst: 3 }), leakyBucket("10/s", { shadow: true })];
     const replica = createTestReplica(store, {
@@ -250,7 +256,7 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     expect(shadows).toMatchObject([{ calls: 3, waited: 2, longestUs: 200_000 }]);
   });
 
-  it("does not count a slot again that was given back and is taken by another call", async () => {
+  it("does not count a returned slot again when another call takes it", async () => {
     const { store } = open();
     const limits = [leakyBucket("100/s"), leakyBucket("100/s", { shadow: true })];
     const replica = createTestReplica(store, {
@@ -267,7 +273,7 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     expect((await replica.peek()).shadows).toMatchObject([{ calls: 5, waited: 0 }]);
   });
 
-  it("begins anew when its numbers change, and holds calls back once it is no shadow any more", async () => {
+  it("restarts when its numbers change, and delays calls once it is an active limit", async () => {
     const pinned = open();
     const { store, clock } = pinned;
     const under = (limits: Parameters<typeof drawInBursts>[1], version: number): TestReplica => {

@@ -5,7 +5,7 @@ import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 const KEY_PAUSED = boundBy(PAUSED, 1);
 
-describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
+describe.each(storeKinds())("start times of calls, in $name", ({ open }) => {
   /** A bucket that has just given its slot of this half second, and of which key "k" is paused for a minute. */
   async function used() {
     const { store, clock } = open();

@@ -61,7 +61,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     expect(slotsOf(reply)).toHaveLength(25);
   });
 
-  it("are of one share for all slot requests of a replica together", async () => {
+  it("count all slot requests of a replica as one share", async () => {
     const pinned = open();
     const replicas = openReplicas(pinned, 4, "1000/s");
     for (const replica of replicas) await replica.draw(1);
@@ -79,7 +79,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     [49, 0],
     [51, 1],
   ])(
-    "of a replica that does not come are kept for half a horizon: after %d ms another gets %d",
+    "reserve an absent replica's share for half a horizon: after %d ms another gets %d",
     async (lateMs, count) => {
       const pinned = open();
       const [first, second, late, other] = openReplicas(pinned, 4, "10/s");
@@ -107,7 +107,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     expect([slotsOf(later), slotsOf(rest)].map((slots) => slots.length)).toEqual([1, 3]);
   });
 
-  it("are put off by as many calls as are more urgent, and by no more", async () => {
+  it("come later by the number of more urgent calls, and by no more", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "10/s", shares: { low: 0.7 } });
     const [waiter, urgent] = ["a", "b"].map((name) =>
@@ -141,7 +141,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     ["calls of two costs", policyOf({ rate: "100/s", burst: 2 }), [{ wanted: 20, cost: 2 }]],
     ["several", policyOf({ limits: [leakyBucket("100/s"), leakyBucket("200/s")] }), []],
   ])(
-    "wait for a whole share rather than take a crumb before another's (%s)",
+    "wait for a whole share instead of taking a small part before another replica (%s)",
     async (_what, policy, more) => {
       const pinned = open();
       const [first, second] = ["a", "b"].map((name) =>
@@ -166,7 +166,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
   it.each<[string, (waiter: TestReplica) => Promise<unknown>]>([
     ["another policy", async () => undefined],
     ["a pause", async (waiter) => waiter.steer({ do: "pause", durationUs: 0 })],
-  ])("from before %s are forgotten, and delay no replica after it", async (what, change) => {
+  ])("are dropped by %s, and delay no replica afterwards", async (what, change) => {
     const slow = policyOf({ rate: "1/h" });
     const after = what === "a pause" ? slow : policyOf({ rate: "100/s" });
     const turnAfterUs = async (isWaiting: boolean): Promise<number> => {

@@ -12,7 +12,7 @@ import { storeKinds } from "../../support/draws/store-kinds.ts";
 const ROUNDS = 20;
 const KEY = { wanted: 1, key: "acme" };
 
-describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
+describe.each(storeKinds())("the position of a key in $name", ({ open }) => {
   it.each<[string, readonly Wanted[]]>([
     [
       "priorities",
@@ -23,7 +23,7 @@ describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
     ],
     ["costs", [KEY, { ...KEY, cost: 2 }]],
   ])(
-    "is one, so that a replica with several %s leaves others their turn",
+    "counts once, so that a replica with several %s leaves others their turn",
     async (_of, slotRequests) => {
       const pinned = open();
       const limits = [leakyBucket("1000/s", { burst: 9 })];
@@ -52,7 +52,7 @@ describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
     },
   );
 
-  it("is that of its first call, so that a newcomer waits behind all that came before", async () => {
+  it("is that of its first call, so that a new call waits behind all earlier ones", async () => {
     const pinned = open();
     const policy = policyOf({ perKey: { concurrency: 3 } });
     const [holder, first, second] = ["holder", "first", "second"].map((name) =>

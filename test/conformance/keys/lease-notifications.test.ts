@@ -35,7 +35,7 @@ describe("a caller that waits for a lease is notified which lease is free", () =
     [true, [["b", "lease", undefined], OF_KEY]],
   ] as const;
 
-  it.each(NEWS)("in memory, also of one that all share: %j", async (alsoOthers, told) => {
+  it.each(NEWS)("in memory, also if keys share the lease: %j", async (alsoOthers, told) => {
     const store = createMemoryStore(createManualClock().nowUs);
     const news: unknown[] = [];
     store.listen("x", (...each) => news.push(each));
@@ -45,7 +45,7 @@ describe("a caller that waits for a lease is notified which lease is free", () =
     expect(news).toEqual(told);
   });
 
-  it.each(NEWS)("in Redis, also of one that all share: %j", async (alsoOthers, told) => {
+  it.each(NEWS)("in Redis, also if keys share the lease: %j", async (alsoOthers, told) => {
     const redis = new Redis(inject("redisUrl"));
     const prefix = `t${randomUUID()}`;
     const wakeCalls = createNotifications(() => new Redis(inject("redisUrl")), prefix);

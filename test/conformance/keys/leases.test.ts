@@ -179,7 +179,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
   const got = async (replica: ReturnType<typeof createTestReplica>): Promise<number> =>
     slotsOf(await replica.draw(1)).length;
 
-  it("that is given back goes to the replica that has waited longest, whichever asks first", async () => {
+  it("goes to the replica that has waited longest when it is released, whichever draws first", async () => {
     const pinned = open();
     const [holder, first, second, third] = replicasOf(pinned, "zxya");
     await holder!.draw(1);
@@ -221,7 +221,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([first, await got(greedy!), await got(other!)]).toEqual([1, 0, 1]);
   });
 
-  it("is not taken by a newcomer, nor by a try, while somebody waits for it", async () => {
+  it("is not taken by a new call or a try while another call waits for it", async () => {
     const pinned = open();
     const [holder, waiter, newcomer] = replicasOf(pinned, "abc");
     await holder!.draw(1);
@@ -236,7 +236,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(await got(waiter!)).toBe(1);
   });
 
-  it("goes to a newcomer when those who waited for it have left", async () => {
+  it("goes to a new call when the earlier callers have left", async () => {
     const pinned = open();
     const [holder, waiter, newcomer] = replicasOf(pinned, "abc");
     await holder!.draw(1);
@@ -249,7 +249,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(await got(newcomer!)).toBe(1);
   });
 
-  it("of an replica that has died comes free at its end", async () => {
+  it("becomes free at its end if its replica has died", async () => {
     const pinned = open();
     const [dead, waiter] = replicasOf(pinned, "ab");
     await dead!.draw(1);
@@ -263,7 +263,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([before, after]).toEqual([0, 1]);
   });
 
-  it("is still held when its end was seen by a release, and the clock then steps back", async () => {
+  it("is still held if the clock steps back after a release saw its end", async () => {
     const pinned = open();
     const [holder, waiter] = replicasOf(pinned, "ab");
     await holder!.draw(1);
@@ -291,7 +291,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(new Set(waited)).toEqual(new Set([0]));
   });
 
-  it("is reported as lost once another may have taken its place", async () => {
+  it("is reported as lost once another call may have taken it", async () => {
     const pinned = open();
     const [holder, waiter] = replicasOf(pinned, "ab");
     await holder!.draw(1);
@@ -311,7 +311,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(await holder!.renew([1, 2])).toEqual([1, 2]);
   });
 
-  it("is held back by a waiter that never comes back for 1.5 s, and no longer", async () => {
+  it("stays reserved for an absent waiter for 1.5 s, and no longer", async () => {
     const pinned = open();
     const [holder, gone, waiter] = replicasOf(pinned, "abc");
     await holder!.draw(1);
@@ -330,7 +330,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([blocked, stillBlocked, free]).toEqual([0, 0, 1]);
   });
 
-  it("lets a waiter keep its place for as long as it looks in", async () => {
+  it("lets a waiter keep its position as long as it keeps drawing", async () => {
     const pinned = open();
     const [holder, waiter, other] = replicasOf(pinned, "abc");
     await holder!.draw(1);
@@ -348,7 +348,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(await got(waiter!)).toBe(1);
   });
 
-  it("of a key keeps its waiter's place while all keys have to wait", async () => {
+  it("keeps the position of its waiter while all keys must wait", async () => {
     const pinned = open();
     const keyed = policyOf({ rate: "10/s", perKey: { concurrency: 1 } });
     const [holder, waiter] = replicasOf(pinned, "hw", keyed);
@@ -378,7 +378,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(replies.map((reply) => slotsOf(reply).length)).toEqual([0, 1, 1]);
   });
 
-  it("comes free at each of the keys that are given back together, and at no other", async () => {
+  it("becomes free for each key that was released together, and for no other key", async () => {
     const pinned = open();
     const perKey = policyOf({ perKey: { concurrency: 1 } });
     const [holder, replica] = replicasOf(pinned, "ab", perKey);
@@ -391,7 +391,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(replies.map((reply) => slotsOf(reply).length)).toEqual([1, 1, 0]);
   });
 
-  it("still counts for calls that run when its limit is taken away and comes back", async () => {
+  it("still counts for running calls after its limit was removed and restored", async () => {
     const pinned = open();
     const [holder] = replicasOf(pinned, "a");
     await holder!.draw(1);
@@ -405,7 +405,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(await got(again!)).toBe(0);
   });
 
-  it("that is renewed lasts for another lease's time from then, and no longer", async () => {
+  it("lasts for one more lease time after it is renewed", async () => {
     const pinned = open();
     const [holder, waiter] = replicasOf(pinned, "ab");
     await holder!.draw(1);
@@ -421,7 +421,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([second, first, free]).toEqual([1, 0, 1]);
   });
 
-  it("that has expired is lost and not renewed, even if no other call took it", async () => {
+  it("cannot be renewed after it has expired, even if no other call took it", async () => {
     const pinned = open();
     const [holder, other] = replicasOf(pinned, "ab");
     await holder!.draw(1);

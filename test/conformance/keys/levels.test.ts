@@ -58,7 +58,7 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     expect(await left(X)).toEqual([7, 1, 0]);
   });
 
-  it("name the limit that holds a try back for the longest", async () => {
+  it("name the limit that delays a try for the longest", async () => {
     const pinned = open();
     const levels = [
       [tokenBucket({ capacity: 1, refill: "1/h" })],
@@ -131,7 +131,7 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     }
   });
 
-  it("let a blocked tenant hold up no other", async () => {
+  it("let a blocked tenant delay no other tenant", async () => {
     const pinned = open();
     const levels = [[leakyBucket("30/s", { burst: 1 })], [leakyBucket("20/s", { burst: 1 })]];
     const replicas = replicasOf(pinned, ["a", "b"], { rate: "90/s", burst: 1, levels });
@@ -157,7 +157,7 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     ["the tenants' rates, with nothing shared", {}, 60, 20, 15],
     ["the endpoints' rates", { rate: "90/s" as const, burst: 4 }, 54, 30, 6],
   ])(
-    "pass no limit of any level, and use what binds: %s",
+    "exceed no limit of any level, and use the tightest one fully: %s",
     async (_what, shared, perSecond, ofTenant, ofEndpoint) => {
       const pinned = open();
       const levels = [ofTenant, ofEndpoint].map((rate) => [leakyBucket(`${rate}/s`, { burst: 2 })]);
@@ -193,7 +193,7 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     },
   );
 
-  it("give a tenant's lease to who has waited longest, but to none whose endpoint is full", async () => {
+  it("give a tenant's lease to the longest-waiting call whose endpoint has room", async () => {
     const pinned = open();
     const levels = [[concurrency(2)], [concurrency(1)]];
     const names = ["holder", "full", "first", "second"];
@@ -226,7 +226,7 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     expect(served).toEqual([0, 0, 1]);
   });
 
-  describe("of which a wide one has expired", () => {
+  describe("with an expired wide level", () => {
     const wide = [
       tokenBucket({ unit: "tokens", capacity: 100, refill: "1/h" }),
       leakyBucket("50/s", { unit: "bytes" }),
@@ -244,7 +244,7 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
       };
     }
 
-    it("settle the narrow one by its own numbers", async () => {
+    it("settle the narrow level by its own numbers", async () => {
       const { narrowOnly, both } = openBoth([tokenBucket({ capacity: 10, refill: "1/h" })]);
       const [slotUs] = slotsOf(await narrowOnly.drawAll([{ wanted: 1, key: X }]));
 
@@ -253,7 +253,7 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
       expect((await narrowOnly.peek(X)).statuses).toMatchObject([{ remaining: 10 - 1 - 2 }]);
     });
 
-    it("give the narrow one back what its own cost was", async () => {
+    it("return the cost of the narrow level to that level", async () => {
       const { narrowOnly, both } = openBoth([leakyBucket("50/s", { burst: 1 })]);
       await both.drawAll([{ wanted: 1, key: key("other", "x") }]);
       const slots = slotsOf(await narrowOnly.drawAll([{ wanted: 2, key: X }]));

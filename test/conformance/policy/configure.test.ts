@@ -32,11 +32,11 @@ const fast = policyOf({ rate: "100/s" });
 const slow = policyOf({ rate: "10/s" });
 const override = { do: "configure", source: "override", doesYield: false } as const;
 
-describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ open }) => {
+describe.each(storeKinds())("a bucket with an override in $name", ({ open }) => {
   const replicaOf = ({ store }: PinnedStore, name: string, policy: Policy): TestReplica =>
     createTestReplica(store, { bucket: "b", name, policy });
 
-  it.each(PAIRS)("keeps what was used as used: %s", async (_kind, from, to) => {
+  it.each(PAIRS)("keeps the used units: %s", async (_kind, from, to) => {
     const pinned = open();
     const before = replicaOf(pinned, "a", policyOf({ limits: [from] }));
     const used = [];
@@ -63,7 +63,7 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     },
   );
 
-  it("holds over a process that declares what its code says anew", async () => {
+  it("keeps its policy when a process declares that of its code again", async () => {
     const pinned = open();
     await replicaOf(pinned, "old", fast).draw(1);
     await replicaOf(pinned, "operator", slow).steer(override);
@@ -78,7 +78,7 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     });
   });
 
-  it("has rules go before what the code declares, and before nothing that was set by hand", async () => {
+  it("prefers the override to rules, and rules to the code", async () => {
     const pinned = open();
     const rules = { do: "configure", source: "rules", doesYield: true } as const;
     const [coded, ruled] = [replicaOf(pinned, "code", fast), replicaOf(pinned, "rules", slow)];
@@ -131,7 +131,7 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     expect((await replicaOf(pinned, "new", fast).peek()).text).toBe(fast.text);
   });
 
-  it("goes on under a cooldown and a pause that were there before", async () => {
+  it("keeps an earlier cooldown and pause", async () => {
     const pinned = open();
     const replica = replicaOf(pinned, "a", fast);
     const { nowUs } = await replica.draw(1);
@@ -147,7 +147,7 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     });
   });
 
-  it("still resets at the local time that it did, with what was used as used", async () => {
+  it("still resets at the same local time, and keeps the used units", async () => {
     const pinned = open();
     const align = { at: "03:30", timeZone: "Europe/Berlin" };
     const policyAt = (max: number): Policy =>
@@ -170,19 +170,22 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
   it.each([
     ["counts in the new one", "1h", "1min", 0, 6],
     ["counts no more once it was over", "1min", "1h", 61_000, 10],
-  ])("has a new window, in which what the old one used %s", async (_, from, to, waitMs, left) => {
-    const pinned = open();
-    const hourMs = 3_600_000;
-    pinned.clock.set(
-      Math.ceil(pinned.clock.nowUs() / 1_000 / hourMs) * hourMs * 1_000 + 600_000_000,
-    );
-    const before = replicaOf(pinned, "a", policyOf({ limits: [fixedWindow(10, from)] }));
-    await before.draw(1, 4);
-    pinned.clock.advanceMs(waitMs);
-    const after = replicaOf(pinned, "b", policyOf({ limits: [fixedWindow(10, to)] }));
+  ])(
+    "starts a new window, in which the used units of the old one %s",
+    async (_, from, to, waitMs, left) => {
+      const pinned = open();
+      const hourMs = 3_600_000;
+      pinned.clock.set(
+        Math.ceil(pinned.clock.nowUs() / 1_000 / hourMs) * hourMs * 1_000 + 600_000_000,
+      );
+      const before = replicaOf(pinned, "a", policyOf({ limits: [fixedWindow(10, from)] }));
+      await before.draw(1, 4);
+      pinned.clock.advanceMs(waitMs);
+      const after = replicaOf(pinned, "b", policyOf({ limits: [fixedWindow(10, to)] }));
 
-    await after.steer(override);
+      await after.steer(override);
 
-    expect((await after.peek()).statuses[0]).toMatchObject({ remaining: left });
-  });
+      expect((await after.peek()).statuses[0]).toMatchObject({ remaining: left });
+    },
+  );
 });

@@ -67,7 +67,7 @@ async function drawAtRandom(
 }
 
 describe("limits that hold units per time", () => {
-  it("have each a bound to be held to, and a case in this suite", () => {
+  it("each have a bound and a case in this suite", () => {
     expect(Object.keys(EXCESS)).toEqual(RATE_KINDS);
     expect(new Set(CASES.map(({ limit }) => limit.kind))).toEqual(new Set(RATE_KINDS));
   });
@@ -132,7 +132,7 @@ describe.each(storeKinds())("a limit in $name", ({ open }) => {
     },
   );
 
-  it("never has more than its leases alive, whatever is given back when", async () => {
+  it("never has more leases than its maximum, whenever leases are released", async () => {
     const steps = fc.array(
       fc.record({
         replica: fc.nat(2),
@@ -170,7 +170,7 @@ describe.each(storeKinds())("a limit in $name", ({ open }) => {
     );
   });
 
-  it("lets as many calls at once run as its leases, while any wait", async () => {
+  it("keeps all its leases in use while calls wait", async () => {
     const pinned = open();
     const policy = policyOf({ limits: [concurrency(5)] });
     const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });

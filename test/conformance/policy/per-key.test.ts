@@ -52,29 +52,26 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
       shared: { limits: [leakyBucket("500/s"), concurrency(1_000)] },
       least: 3 * 101,
     },
-  ])(
-    "are never passed in any window, whatever all keys share: $what",
-    async ({ shared, least }) => {
-      const pinned = open();
-      const policy = policyOf({ ...shared, perKey: { rate: "20/s", burst: 4 } });
-      const keys = ["x", "y", "z"];
-      const slotRequests = keys.map((key) => ({ key, wanted: 10 }));
-      const parties = ["a", "b", "c"].map((name) => ({
-        replica: replicaOf(pinned, policy, name),
-        slotRequests,
-      }));
+  ])("are exceeded in no window, whatever limits keys share: $what", async ({ shared, least }) => {
+    const pinned = open();
+    const policy = policyOf({ ...shared, perKey: { rate: "20/s", burst: 4 } });
+    const keys = ["x", "y", "z"];
+    const slotRequests = keys.map((key) => ({ key, wanted: 10 }));
+    const parties = ["a", "b", "c"].map((name) => ({
+      replica: replicaOf(pinned, policy, name),
+      slotRequests,
+    }));
 
-      const grants = await simulateParties(pinned, parties, 5_000);
+    const grants = await simulateParties(pinned, parties, 5_000);
 
-      const limit = policy.perKey!.scopesOf("x")[0]!.limits[0]!;
-      expect(grants.length).toBeGreaterThanOrEqual(least);
-      for (const index of keys.keys()) {
-        const own = grants.filter(({ slotRequest }) => slotRequest === index);
-        const passed = own.map(({ slotUs }) => ({ slotUs, cost: 1 }));
-        expect(EXCESS["leaky-bucket"]!(limit, passed)).toBeLessThanOrEqual(0);
-      }
-    },
-  );
+    const limit = policy.perKey!.scopesOf("x")[0]!.limits[0]!;
+    expect(grants.length).toBeGreaterThanOrEqual(least);
+    for (const index of keys.keys()) {
+      const own = grants.filter(({ slotRequest }) => slotRequest === index);
+      const passed = own.map(({ slotUs }) => ({ slotUs, cost: 1 }));
+      expect(EXCESS["leaky-bucket"]!(limit, passed)).toBeLessThanOrEqual(0);
+    }
+  });
 
   it.each([
     { what: "alone", shared: {} },
@@ -94,7 +91,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(Math.min(...counts)).toBeGreaterThanOrEqual(0.4 * grants.length);
   });
 
-  it("hold for a thousand keys, each at its own rate", async () => {
+  it("apply to a thousand keys, each at its own rate", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100000/s", perKey: { rate: "2/s" } });
     const replica = replicaOf(pinned, policy);
@@ -132,7 +129,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(slots).toEqual([1, 1, 1].map(() => pinned.clock.nowUs()));
   });
 
-  it("take the names of keys as they are, however they look", async () => {
+  it("accept any text as the name of a key", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "1000/s", perKey: { rate: "1/s" } });
     const replica = replicaOf(pinned, policy);
@@ -145,7 +142,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(keys.map((_key, index) => slotsOf(second, index).length)).toEqual(keys.map(() => 0));
   });
 
-  it("say when to ask again so that the slot comes just when the key lets a call pass", async () => {
+  it("return a redraw time at which the key just allows a call", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", perKey: { rate: "1/s" } });
     const [busy, replica] = [replicaOf(pinned, policy, "b"), replicaOf(pinned, policy)];
@@ -177,7 +174,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect([0, 1].map((slotRequest) => slotsOf(after, slotRequest).length)).toEqual([1, 1]);
   });
 
-  it("have no line left behind a pause that ends early, where nothing is shared", async () => {
+  it("leave no line behind after a pause that ends early, without shared limits", async () => {
     const pinned = open();
     const policy = policyOf({ perKey: { rate: "1/s" } });
     const [waiting, trying] = [replicaOf(pinned, policy, "w"), replicaOf(pinned, policy, "t")];
@@ -192,7 +189,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(slotsOf(tried)).toHaveLength(1);
   });
 
-  it("stay as they are when a try is refused under other limits", async () => {
+  it("do not change when a try with other limits is rejected", async () => {
     const pinned = open();
     const tryUnder = async (limit: Limit, wanted: number): Promise<number> => {
       const replica = replicaOf(pinned, policyOf({ perKey: { limits: [limit] } }), limit.kind);
@@ -207,7 +204,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect([before, between, after]).toEqual([6, 0, 2]);
   });
 
-  it("stay as they are when a try is refused under a limit of another kind", async () => {
+  it("do not change when a try with another kind of limit is rejected", async () => {
     const pinned = open();
     const leaky = leakyBucket("6/min", { burst: 6 });
     const tokens = tokenBucket({ capacity: 6, refill: "6/min" });
@@ -244,7 +241,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(during).toBe(before);
   });
 
-  it("count what was used as used when a key changes its tier, for tries too", async () => {
+  it("keep the used units when a key changes its tier, for tries too", async () => {
     const { store } = open();
     let tier = "fast";
     const tiers = { fast: { rate: "10/s", burst: 5 }, slow: { rate: "1/s", burst: 5 } };

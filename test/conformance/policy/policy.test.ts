@@ -45,7 +45,7 @@ describe.each(storeKinds())("the policy of a bucket in $name", ({ open }) => {
     expect(after.generation).toBe(before.generation);
   });
 
-  it("knows twice as much of a log as its limit held when a larger one takes its place", async () => {
+  it("remembers up to twice the old limit of a log when a larger limit replaces it", async () => {
     const { store, clock } = open();
     const startUs = clock.nowUs();
     const few = policyOf({ limits: [slidingLog(5, "1s")] });
@@ -63,7 +63,7 @@ describe.each(storeKinds())("the policy of a bucket in $name", ({ open }) => {
     expect(granted[0]!.statuses[0]!.nextUs - startUs).toBe(61_000_000);
   });
 
-  it("keeps what was booked where it was when the rate falls, and spaces the rest anew", async () => {
+  it("keeps booked slots when the rate falls, and spaces later ones by the new rate", async () => {
     const { store } = open();
     const older = createTestReplica(store, { bucket: "b", name: "older", policy: fast });
     const newer = createTestReplica(store, { bucket: "b", name: "newer", policy: slow });
@@ -74,7 +74,7 @@ describe.each(storeKinds())("the policy of a bucket in $name", ({ open }) => {
     expect(slots).toEqual([booked[4]! + 50_000]);
   });
 
-  it("is restored from what replicas know when the state is lost, newest first", async () => {
+  it("is restored from the newest policy of a replica after the state was lost", async () => {
     const { store, clock } = open();
     const older = createTestReplica(store, { bucket: "b", name: "older", policy: fast });
     const newer = createTestReplica(store, { bucket: "b", name: "newer", policy: slow });

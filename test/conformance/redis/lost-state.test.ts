@@ -79,7 +79,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     expect(waitedMs).toBe(waitMs);
   });
 
-  it.each(FULL)("starts a %s anew, which would block for too long", async (_n, limit) => {
+  it.each(FULL)("restarts a %s, which would otherwise block for too long", async (_n, limit) => {
     const { replica, lose, clock } = replicasOf([limit]);
     await replica.draw(1);
 
@@ -88,7 +88,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     expect(slotsOf(await replica.draw(1))).toEqual([clock.nowUs()]);
   });
 
-  it("also starts the keys of the draw that finds it without a burst", async () => {
+  it("also starts the keys of the first draw without a burst", async () => {
     const { replica, lose, clock } = replicasOf([], [leakyBucket("10/s", { burst: 5 })]);
     await replica.drawAll([{ wanted: 1, key: "k" }]);
 
@@ -98,7 +98,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     expect(first).toEqual([clock.nowUs() + 100_000]);
   });
 
-  it("starts full where that is wanted", async () => {
+  it("starts full if the option says so", async () => {
     const { replica, lose, clock } = replicasOf([leakyBucket("10/s", { burst: 5 })]);
     await replica.draw(1);
 
@@ -108,7 +108,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     expect(slotsOf(reply).every((slotUs) => slotUs === clock.nowUs())).toBe(true);
   });
 
-  it("starts full for an replica that never drew", async () => {
+  it("starts full for a replica that never drew", async () => {
     const { replica, clock } = replicasOf([leakyBucket("10/s", { burst: 5 })]);
 
     expect(slotsOf(await replica.draw(1))).toEqual([clock.nowUs()]);
@@ -130,7 +130,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     },
   );
 
-  it("is in debt once, however many replicas find it so", async () => {
+  it("is put into debt once, however many replicas detect the loss", async () => {
     const { replica, other, lose, clock } = replicasOf([leakyBucket("10/s", { burst: 5 })]);
     await replica.draw(1);
     await other.draw(1);
@@ -143,7 +143,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     expect(later).toEqual([clock.nowUs()]);
   });
 
-  it("is found so by a clock that is older than the replica's last draw", async () => {
+  it("is detected by a clock that is older than the replica's last draw", async () => {
     const limits = [leakyBucket("10/s", { burst: 5 })];
     const { replica, other, lose, clock } = replicasOf(limits, undefined, {
       replica: { version: 7 },
@@ -159,7 +159,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     expect(first).toEqual([clock.nowUs() + 100_000]);
   });
 
-  it("is found so by a policy that is older than the replica's", async () => {
+  it("is detected by a policy that is older than the replica's policy", async () => {
     const limits = [leakyBucket("10/s", { burst: 5 })];
     const { replica, other, lose, clock } = replicasOf(limits, undefined, {
       replica: { version: 8 },
@@ -186,7 +186,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
   it.each([
     ["all keys", [leakyBucket("5/s", { burst: 5 })], undefined],
     ["one key", [], [leakyBucket("5/s", { burst: 5 })]],
-  ])("refuses a try, and is in debt from then on: a limit of %s", async (_of, limits, perKey) => {
+  ])("rejects a try, and is in debt from then on: a limit of %s", async (_of, limits, perKey) => {
     const { replica, lose } = replicasOf(limits, perKey);
     const slotRequest = { wanted: 1, key: "k" };
     await replica.drawAll([slotRequest]);

@@ -68,7 +68,7 @@ async function outcomeOf(
 describe("a script in Redis that gets a number which is not whole", () => {
   it.each(
     Object.keys(TELLS).flatMap((what) => Object.keys(BAD).map((bad) => [what, bad] as const)),
-  )("refuses %s of %s and leaves every byte as it was", async (what, bad) => {
+  )("rejects %s of %s, and changes no byte", async (what, bad) => {
     const outcome = outcomeOf(policy, (replica) =>
       TELLS[what]!(replica, BAD[bad as keyof typeof BAD]),
     );
@@ -89,13 +89,13 @@ describe("a script in Redis that gets an impossible argument", () => {
     "a look": (replica, key) => replica.peek(key),
   };
 
-  it.each(Object.keys(asks))("refuses %s under a limit of 0", async (what) => {
+  it.each(Object.keys(asks))("rejects %s under a limit of 0", async (what) => {
     const outcome = outcomeOf(none, (replica) => asks[what]!(replica, "k"));
 
     await expect(outcome).resolves.toEqual(REFUSED);
   });
 
-  it.each(Object.keys(asks))("refuses %s for a key with a limit of 0", async (what) => {
+  it.each(Object.keys(asks))("rejects %s for a key with a limit of 0", async (what) => {
     const outcome = outcomeOf({ ...policy, perKey }, (replica) => asks[what]!(replica, "k"));
 
     await expect(outcome).resolves.toEqual(REFUSED);
@@ -112,7 +112,7 @@ describe("a script in Redis that gets an impossible argument", () => {
     },
   );
 
-  it("refuses a slot that is given back with a cost below 0", async () => {
+  it("rejects a returned slot with a cost below 0", async () => {
     const outcome = outcomeOf(policy, (replica) => replica.giveBack([US], -1));
 
     await expect(outcome).resolves.toEqual(REFUSED);

@@ -7,7 +7,7 @@ import { storeKinds } from "../../support/draws/store-kinds.ts";
 const SECOND_US = 1_000_000;
 const [SOON_US, LATE_US] = [10 * SECOND_US, 3_600 * SECOND_US];
 
-describe.each(storeKinds())("who tries while a bucket or a key is paused in $name", ({ open }) => {
+describe.each(storeKinds())("a try while a bucket or a key is paused in $name", ({ open }) => {
   it.each([
     ["all leases are held", [concurrency(1)], 1],
     ["what is used comes back sooner", [tokenBucket({ capacity: 1, refill: "1/s" })], 1],

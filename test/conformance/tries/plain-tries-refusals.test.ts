@@ -88,7 +88,7 @@ describe("a try for keys with one plain limit", () => {
     ["a count of zero", fromLimit({ count: 0 })],
     ["a period of NaN", fromLimit({ periodUs: Number.NaN })],
     ["a capacity of 1.5", fromLimit({ capacity: 1.5 })],
-  ])("is refused before anything is written when it has %s", async (_what, wrong) => {
+  ])("is rejected before any write if it has %s", async (_what, wrong) => {
     const { store, bytes } = open();
     await store.draw(request);
     await store.draw(request);
@@ -131,7 +131,7 @@ describe("a try for keys with one plain limit", () => {
     ["a smaller burst", leakyBucket("1/min", { burst: 9 }), leakyBucket("1/min", { burst: 3 })],
     ["a shorter window", fixedWindow(3, "1d"), fixedWindow(3, "1h")],
   ])(
-    "is answered by slots-draw once its key has %s, which counts what was taken before",
+    "is served by slots-draw once its key has %s, and counts the earlier use",
     async (_what, before, after) => {
       const { store, scripts, clock } = open();
       const memory = createMemoryStore(clock.nowUs);
@@ -157,7 +157,7 @@ describe("a try for keys with one plain limit", () => {
     },
   );
 
-  it("leaves every byte as it was when it is refused", async () => {
+  it("changes no byte when it is rejected", async () => {
     const { store, scripts, bytes, clock } = open();
     const all = { ...request, slotRequests: [{ ...slotRequest, wanted: 9 }] };
     await store.draw(all);

@@ -229,7 +229,7 @@ describe("tries for keys with plain limits", () => {
     ["a key", "k", undefined],
     ["each of several keys", "c", (each: string | undefined) => scopesAt(DAYS, each)],
   ])(
-    "keep %s until a minute after its window, also when what was used of it was given back",
+    "keep %s until a minute after its window, also if its units were returned",
     async (_what, key, scopesOf) => {
       const clock = createManualClock();
       const prefix = `t${randomUUID()}`;

@@ -100,7 +100,7 @@ describe("a try in Redis", () => {
     },
   );
 
-  it("that is granted to one key writes nothing of another to which it is refused", async () => {
+  it("writes nothing for a key that rejects it, although another key granted it", async () => {
     const { store, bytes } = openStore();
     const policy = policyOf({ rate: "1/s", perKey: { rate: "1/s" } });
     const trier = createTestReplica(store, { bucket: "b", name: "b", policy });
@@ -113,7 +113,7 @@ describe("a try in Redis", () => {
     expect(Object.keys(await bytes()).filter((name) => name.includes(":key:second"))).toEqual([]);
   });
 
-  it("that is granted is booked as a draw is", async () => {
+  it("is booked like a draw if it is granted", async () => {
     const { store, bytes, clock } = openStore();
     const policy = policyOf({ limits: [leakyBucket("10/s"), slidingLog(1, "1h")] });
     const trier = createTestReplica(store, { bucket: "b", name: "b", policy });
@@ -126,7 +126,7 @@ describe("a try in Redis", () => {
     expect(Object.keys(await bytes())).toHaveLength(2);
   });
 
-  it("returns the state of each limit once it was granted", async () => {
+  it("returns the state of each limit if it is granted", async () => {
     const { store } = openStore();
     const policy = policyOf(llm);
     const trier = createTestReplica(store, { bucket: "b", name: "b", policy });
@@ -137,7 +137,7 @@ describe("a try in Redis", () => {
   });
 });
 
-describe("the keys that several limits keep in Redis", () => {
+describe("the Redis keys of several limits", () => {
   it("each expire by themselves: states, logs, leases, waiters, turns and holes", async () => {
     const { store, prefix } = openStore();
     const perKey = { limits: [slidingLog(9, "1s"), concurrency(1)] };
@@ -177,7 +177,7 @@ describe("the keys that several limits keep in Redis", () => {
     expect(Math.min(...lives)).toBeGreaterThan(0);
   });
 
-  it("each expire by themselves when only given back, renewed or settled", async () => {
+  it("each expire by themselves after a return, a renewal or a settlement", async () => {
     const { store, prefix, clock } = openStore();
     const policy = policyOf({ rate: "100/s", perKey: { limits: [slidingLog(90, "1s")] } });
     const [a, b] = ["a", "b"].map((name) =>
@@ -195,7 +195,7 @@ describe("the keys that several limits keep in Redis", () => {
     expect(Math.min(...lives)).toBeGreaterThan(0);
   });
 
-  it("of a key that is idle are gone about a minute after it has drained", async () => {
+  it("are gone about a minute after an idle key has drained", async () => {
     const { store, prefix } = openStore();
     const policy = policyOf({ rate: "10000/s", perKey: { rate: "1/s" } });
     const replica = createTestReplica(store, { bucket: "b", name: "a", policy });

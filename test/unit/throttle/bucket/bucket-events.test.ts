@@ -190,7 +190,9 @@ describe("listeners of a bucket", () => {
     const listen = (): unknown => bucket.on("slots" as "slot", () => {});
 
     expect(listen).toThrow(InvalidOptionError);
-    expect(listen).toThrow("the events are slot, refused, cooldown, slowed, unreachable, reachable, change, away, back");
+    expect(listen).toThrow(
+      "the events are slot, refused, cooldown, slowed, unreachable, reachable, change, away, back",
+    );
   });
 });
 

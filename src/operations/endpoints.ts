@@ -202,7 +202,7 @@ function showLog(page: {
     entry.message,
     entry.endpoint,
     `${entry.attempt}${entry.purpose === "send" ? "" : ` (${entry.purpose})`}`,
-    entry.outcome,
+    entry.outcome === "ours" ? "not sent" : entry.outcome,
     String(entry.status ?? "-"),
     `${Math.round(entry.durationMs)} ms`,
     entry.error ?? "",

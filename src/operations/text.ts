@@ -181,7 +181,7 @@ export function showBucket({
         name,
         String(level),
         String(capacity),
-        nextFreeMs === undefined ? "unknown" : duration(nextFreeMs),
+        nextSlotText(status, nextFreeMs),
       ]),
     ),
     ...section(
@@ -204,6 +204,11 @@ export function showBucket({
       ]),
     ),
   ];
+}
+
+function nextSlotText({ pausedForMs }: BucketStatus, nextFreeMs: number | undefined): string {
+  if (pausedForMs === Infinity) return "after a resume";
+  return nextFreeMs === undefined ? "unknown" : duration(nextFreeMs);
 }
 
 /** Formats a table with an empty line above it. Returns nothing if the table has no rows. */

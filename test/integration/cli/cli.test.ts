@@ -130,6 +130,7 @@ describe("sluice", () => {
     const { out } = await sluice("bucket", "stripe", "--json");
 
     expect(JSON.parse(out)).toMatchObject({ name: "stripe", pausedForMs: "forever" });
+    expect((await sluice("bucket", "stripe")).out).toMatch(/^100\/s +.* after a resume$/m);
     const { buckets } = JSON.parse((await sluice("--json", "buckets")).out) as {
       buckets: { name: string }[];
     };

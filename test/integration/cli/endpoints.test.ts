@@ -121,6 +121,18 @@ describe("sluice endpoints", () => {
     expect(await whyDisabled(hooks)).toBeUndefined();
   });
 
+  it("lists a message as not sent if its endpoint was disabled before its turn", async () => {
+    const { hooks } = await openSender();
+    await hooks.send({ tenant: "acme", type: "note", data: 1 });
+    await hooks.endpoints.disable({ tenant: "acme", id: "billing" });
+    hooks.worker();
+    await untilIdle(hooks);
+
+    const { out } = await endpoints(["log", "billing", "--tenant", "acme"]);
+
+    expect(out).toMatch(/ billing +1 +not sent +- .* The endpoint is disabled/);
+  });
+
   it("rotates a secret and prints the new one, which signs from then on", async () => {
     const { hooks, receiver, secret: before } = await openSender();
 

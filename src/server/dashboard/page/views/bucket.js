@@ -286,7 +286,7 @@ function limits(status) {
     h("code", {}, name),
     rate(level),
     rate(capacity),
-    nextFreeMs === undefined ? "unknown" : duration(nextFreeMs),
+    status.pausedForMs === "forever" ? "after a resume" : duration(nextFreeMs),
   ]);
   const heads = ["Limit", "#Used", "#Capacity", "#Next slot in"];
   return panel("Limits", [

@@ -1,7 +1,7 @@
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { openForm } from "../parts/form.js";
-import { ago, count, duration, plural } from "../parts/format.js";
+import { ago, count, duration, outcomeText, plural } from "../parts/format.js";
 import {
   badge,
   button,
@@ -132,7 +132,7 @@ function attempt({
   by,
 }) {
   const isSuccess = outcome === "success";
-  const text = status === undefined ? outcome : `${outcome} ${status}`;
+  const text = outcomeText(outcome, status);
   return [
     when(atMs),
     [h("code", {}, message), by !== undefined && h("div.muted.small", {}, `replayed by ${by}`)],

@@ -1,6 +1,6 @@
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
-import { ago, count, duration, plural, time } from "../parts/format.js";
+import { ago, count, duration, outcomeText, plural, time } from "../parts/format.js";
 import { badge, countOrDash, link, nothing, pager, searchBox, table } from "../parts/parts.js";
 
 const PAGE = 25;
@@ -136,7 +136,7 @@ export function failure({ outcome, status, error, atMs }) {
   return h(
     "span",
     { title: time(atMs) },
-    status === undefined ? outcome : `${outcome} ${status}`,
+    outcomeText(outcome, status),
     h("span.muted.small", {}, ` ${ago(atMs)}`),
     error !== undefined && h("div.muted.small", {}, error),
   );

@@ -154,7 +154,7 @@ describe("/api/v1/endpoints", () => {
     expect(ofOne.json.endpoints).toHaveLength(3);
   });
 
-  it("refuses who may not, and what is not there", async () => {
+  it("rejects callers without the right, and unknown endpoints", async () => {
     const disable = `${url}${ONE}/disable`;
 
     expect((await ask(disable, { token: VIEW, method: "POST" })).status).toBe(403);

@@ -55,25 +55,28 @@ function openReplica(onStoreDown: OnStoreDown, options = { rate: "1000/s", burst
   return { replica, logged, standing, ...facts };
 }
 
-describe("a store that something stands in for", () => {
+describe("a store with a fallback", () => {
   it.each<[string, OnStoreDown]>([
     ["locally", { local: 1 }],
     ["openly", "open"],
-  ])("goes on %s, says so once, and is asked again when it is back", async (_how, onStoreDown) => {
-    const { replica, away, drawn, logged } = openReplica(onStoreDown);
-    await replica.draw(1);
-    away.is = true;
-    for (let each = 0; each < 3; each++) await replica.draw(1);
+  ])(
+    "continues %s, logs that once, and uses Redis again when it is back",
+    async (_how, onStoreDown) => {
+      const { replica, away, drawn, logged } = openReplica(onStoreDown);
+      await replica.draw(1);
+      away.is = true;
+      for (let each = 0; each < 3; each++) await replica.draw(1);
 
-    away.is = false;
-    // It serves once more while it looks.
-    await replica.draw(1);
-    await replica.draw(1);
+      away.is = false;
+      // It serves once more while it looks.
+      await replica.draw(1);
+      await replica.draw(1);
 
-    expect(logged).toHaveLength(1);
-    expect(drawn).toHaveLength(2);
-    expect(drawn[1]!.drewUs).toBe(DREW_ELSEWHERE_US);
-  });
+      expect(logged).toHaveLength(1);
+      expect(drawn).toHaveLength(2);
+      expect(drawn[1]!.drewUs).toBe(DREW_ELSEWHERE_US);
+    },
+  );
 
   it.each<[string, OnStoreDown]>([
     ["locally", { local: 1 }],
@@ -122,7 +125,7 @@ describe("a store that something stands in for", () => {
     expect(settled.map(({ deltas }) => deltas)).toEqual([[2]]);
   });
 
-  it("heeds what a downstream says, and refuses what is meant for all replicas", async () => {
+  it("applies a cooldown of the downstream locally, and rejects changes for all replicas", async () => {
     const { replica, away } = openReplica({ local: 1 });
     await replica.draw(1);
     away.is = true;

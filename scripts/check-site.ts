@@ -3,6 +3,7 @@
  *
  * Exits with 1 if a page is wider than the window, has no heading, or loads a file that is missing.
  */
+import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -30,6 +31,7 @@ const server = createServer(async ({ url }, response) => {
   response.setHeader("content-type", TYPES[extname(file ?? "")] ?? "application/octet-stream");
   response.end(file === undefined ? "" : await readFile(file));
 }).listen(0, "127.0.0.1");
+await once(server, "listening");
 const root = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 const browser = await openBrowser();
 const page = await browser.newPage({ viewport: { width: 390, height: 844 } });

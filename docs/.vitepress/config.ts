@@ -137,7 +137,7 @@ export default defineConfig({
   lastUpdated: false,
   ignoreDeadLinks: [leavesSite],
   markdown: {
-    theme: { light: "github-light", dark: "github-dark" },
+    theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
     config(md) {
       const image = md.renderer.rules.image!;
       // A diagram becomes part of the page, so that it follows the page's colours.
@@ -173,6 +173,13 @@ export default defineConfig({
       }),
     ],
     build: { chunkSizeWarningLimit: 2_000 },
+  },
+  transformPageData({ relativePath, frontmatter }) {
+    // These pages are not in the sidebar, so VitePress would offer the first guide as the next page.
+    const isListed = !/^(decisions|reference\/api)\//.test(relativePath);
+    if (!isListed) Object.assign(frontmatter, { prev: false, next: false });
+    // The tables of these pages also need the width of the outline.
+    if (/^reference\/(errors|faults)\.md$/.test(relativePath)) frontmatter["aside"] = false;
   },
   buildEnd: ({ outDir }) => linkCopies(DOCS, outDir),
   themeConfig: {

@@ -2,8 +2,8 @@
   slots-return: takes back slots that no caller needs any more, and removes the replica's position in the queue.
 
   KEYS  as in slots-draw, with the keys of the slot request
-  ARGV  [1] asker  [2] the policy's text  [3] name of the slot request
-        [4] numbers: pinned_us generation, 1 if the slots reserve their cost under budgets, the asker's since_us and lease_order, terms, keys, the same for each, costs,
+  ARGV  [1] replica  [2] the policy's text  [3] name of the slot request
+        [4] numbers: pinned_us generation, 1 if the slots reserve their cost under budgets, the replica's since_us and lease_order, terms, keys, the same for each, costs,
             slots {us, latest first}
   Reply 1 if the bucket was known, else 0
 ]]
@@ -20,7 +20,7 @@
 -- @include lib/state/holes
 -- @include lib/draw/give-back
 
-local asker, text, name, next_number = ARGV[1], ARGV[2], ARGV[3], numbers_of(ARGV[4])
+local replica, text, name, next_number = ARGV[1], ARGV[2], ARGV[3], numbers_of(ARGV[4])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us, generation, reserves = now_us(next_number()), next_number(), next_number() == 1
 local since_us, lease_order = next_number(), next_number()
@@ -43,11 +43,11 @@ bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.c
 
 local function leave(scope, turns_key, own_since_us, own_order)
   scope.turns_key = turns_key
-  if own_since_us > 0 then leave_turn(scope, asker, own_since_us, bucket.clock_us) end
+  if own_since_us > 0 then leave_turn(scope, replica, own_since_us, bucket.clock_us) end
   for _, limit in ipairs(scope.limits) do
     local rule = RULES[limit.code]
     if own_order > 0 and rule.leave_position then
-      rule.leave_position(limit, { asker = asker, now_us = bucket.clock_us, order = own_order })
+      rule.leave_position(limit, { asker = replica, now_us = bucket.clock_us, order = own_order })
     end
   end
 end
@@ -64,7 +64,7 @@ for index, key in ipairs(keys) do
 end
 
 if generation == bucket.generation then
-  take_back(bucket, known, { name = name, asker = asker, reserves = reserves, next_number = next_number })
+  take_back(bucket, known, { name = name, replica = replica, reserves = reserves, next_number = next_number })
 end
 save_bucket(KEYS[1], bucket)
 for _, key in ipairs(keys) do

@@ -15,7 +15,7 @@
         failure, or 0. The event is "gone" if the endpoint was removed.
 ]]
 -- @include lib/now-ms
--- @include lib/webhooks/changed
+-- @include lib/webhooks/note-change
 -- @include lib/webhooks/health
 local KEYS_EACH, ARGS_OF_ALL, ARGS_EACH = 8, 6, 10
 local keep_ms, most, now, replies = tonumber(ARGV[1]), tonumber(ARGV[2]), now_ms(), {}

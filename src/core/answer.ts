@@ -61,8 +61,8 @@ export interface Cooldown {
 }
 
 /**
- * The bucket's interpretation of a response, with or without changes by the user's function: `{ ...heard, afterMs:
- * 30_000 }`.
+ * The bucket's interpretation of a response, with or without changes by the user's function: `{ ...answer,
+ * afterMs: 30_000 }`.
  */
 export interface ChangedAnswer extends Partial<Omit<Answer, "scope" | "refused">> {
   readonly refused: boolean;
@@ -81,6 +81,8 @@ export type Feedback = Cooldown | ChangedAnswer;
 /** The second argument of a `feedback` function. */
 export interface FeedbackContext {
   /** The bucket's own interpretation of the response. */
+  readonly answer: Answer;
+  /** @deprecated Use `answer`, which has the same value. */
   readonly heard: Answer;
   /** The key of the call. Undefined if the call has no key, or several named keys. */
   readonly key: Key | undefined;

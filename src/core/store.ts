@@ -30,7 +30,7 @@ export interface Store {
    */
   keysWithBudgets(bucket: string): Promise<readonly (string | undefined)[]>;
   /** Starts to call `wake` when a lease is free for this replica, or when a bucket has changed. */
-  listen(asker: string, wake: Wake): void;
+  listen(replica: string, wake: Wake): void;
   /** Adds samples of the ratio of actual to estimated cost. Returns the mean ratio for each name, in millionths. */
   learn(request: LearnRequest): Promise<ReadonlyMap<string, number>>;
   /** Returns the recorded outage of each key's downstream, if there is one. An undefined key means the whole bucket. */

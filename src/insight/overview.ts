@@ -50,10 +50,12 @@ export interface ListedQueue {
   /** The bucket that limits the queue's jobs. */
   readonly bucket: string;
   /**
-   * The number of running workers, as `queue.status()` counts them. `places` is the number of jobs
-   * that these workers may hold together, and `running` is how many jobs run.
+   * The number of running workers, as `queue.status()` counts them. `totalConcurrency` is the number
+   * of jobs that these workers may hold together, and `running` is how many jobs run.
    */
   readonly workers: number;
+  readonly totalConcurrency: number;
+  /** @deprecated Use `totalConcurrency`, which has the same value. */
   readonly places: number;
   readonly running: number;
 }
@@ -220,7 +222,14 @@ async function markSilent(
 function listed({ name, bucket }: QueueFacts, workers: readonly ListedWorker[]): ListedQueue {
   const own = workers.filter(({ queue, state }) => queue === name && state !== "silent");
   const atWork = own.filter(({ state }) => state === "running");
-  const places = atWork.reduce((sum, { concurrency }) => sum + concurrency, 0);
+  const totalConcurrency = atWork.reduce((sum, { concurrency }) => sum + concurrency, 0);
   const running = own.reduce((sum, worker) => sum + worker.running, 0);
-  return { name, bucket, workers: atWork.length, places, running };
+  return {
+    name,
+    bucket,
+    workers: atWork.length,
+    totalConcurrency,
+    places: totalConcurrency,
+    running,
+  };
 }

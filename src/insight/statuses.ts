@@ -90,8 +90,8 @@ export function createStatuses(parts: StatusesParts): Statuses {
     return store.peek({ bucket: name, terms: termsOf(policy, 0), scopes: [] });
   }
 
-  async function awayForMs(name: string, glance: Glance | undefined): Promise<number> {
-    if (glance !== undefined) return glance.awayForMs;
+  async function unreachableForMs(name: string, glance: Glance | undefined): Promise<number> {
+    if (glance !== undefined) return glance.unreachableForMs;
     const [away] = await store.readOutages({ bucket: name, keys: [undefined] });
     return away?.inMs ?? 0;
   }
@@ -99,10 +99,13 @@ export function createStatuses(parts: StatusesParts): Statuses {
   async function whole(name: string, look: Look | undefined): Promise<BucketStatus | undefined> {
     const expected = look && policyBy(name, look);
     if (look === undefined || expected === undefined) return (await find(name))?.status();
-    const [first, away] = await Promise.all([peek(name, expected), awayForMs(name, look.glance)]);
+    const [first, away] = await Promise.all([
+      peek(name, expected),
+      unreachableForMs(name, look.glance),
+    ]);
     const policy = first.text === expected.text ? expected : policyOf(name, first.text);
     const peeked = policy === expected ? first : await peek(name, policy);
-    const seen = { waitingHere: of(name)?.waiting ?? 0, awayForMs: away };
+    const seen = { waitingHere: of(name)?.waiting ?? 0, unreachableForMs: away };
     const state = describeState(peeked, undefined, policy, seen);
     return describeStatus(name, policy, state, look.facts);
   }

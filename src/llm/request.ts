@@ -1,5 +1,5 @@
 /** Reads the request to a model from the arguments of `fetch` or of a client's method. */
-import { hasCacheMark, tokensIn, tokensOfJson } from "./texts.ts";
+import { hasCacheMark, tokensIn, tokensOfJson } from "./count-tokens.ts";
 import type { CountTokens } from "./estimate.ts";
 import { isModelCommand, isModelMethod, isModelPath } from "./operations.ts";
 

@@ -3,7 +3,7 @@
  * reading.
  */
 import type { CountTokens } from "./estimate.ts";
-import { tokensIn } from "./texts.ts";
+import { tokensIn } from "./count-tokens.ts";
 import { isTokenCount, mergeUsage, usageIn, type Usage } from "./usage.ts";
 
 /** The result of reading an answer. */

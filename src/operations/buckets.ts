@@ -109,12 +109,21 @@ const overview = operation({
       ...factLines(
         [
           ["buckets", `${totals.buckets}, ${totals.paused} paused, ${totals.cooling} cooling down`],
-          ["waiting", `${totals.waiting}, the oldest for ${duration(totals.oldestMs)}`],
-          ["rate", `${perSecond(totals.actualPerSecond)}/s of ${perSecond(totals.capPerSecond)}/s`],
+          [
+            "pending calls",
+            totals.waiting === 0
+              ? "0"
+              : `${totals.waiting}, the oldest for ${duration(totals.oldestMs)}`,
+          ],
+          ["pending jobs", String(totals.queuedJobs)],
+          [
+            "rate",
+            `${perSecond(totals.actualPerSecond)} of ${perSecond(totals.capPerSecond)} calls/s`,
+          ],
           ["overrides", String(totals.overrides)],
-          ["replicas", String(totals.replicas.length)],
+          ["processes", String(totals.replicas.length)],
         ],
-        12,
+        15,
       ),
       ...lacksOf(totals),
     ],
@@ -266,7 +275,7 @@ const keys = operation({
   summary: "The keys with the most pending jobs, over all queues of a bucket",
   input: z.strictObject(BUCKET),
   answers: "Up to 20 keys, those with the most jobs first, and the number of all keys.",
-  output: object({ lanes: LANES, lanesInAll: COUNT }),
+  output: object({ lanes: LANES, totalLanes: COUNT, lanesInAll: COUNT }),
   privacy: OF_TARGET,
   async run({ sluice, facts, caller }, { bucket: name }) {
     return busiestKeys(sluice, (await facts.queuesOf(name)).filter(caller.mayQueue));
@@ -278,16 +287,16 @@ const keys = operation({
     about:
       "the keys with the most pending jobs, over all queues of a bucket; sluice why says why they wait",
     examples: ["sluice keys stripe"],
-    show({ lanes, lanesInAll }: Awaited<ReturnType<typeof busiestKeys>>) {
-      if (lanes.length === 0) return "No job with a key waits.";
-      const rows = lanes.map(({ key, jobs, weight, asideMs }) => [
+    show({ lanes, totalLanes }: Awaited<ReturnType<typeof busiestKeys>>) {
+      if (lanes.length === 0) return "No pending job has a key.";
+      const rows = lanes.map(({ key, jobs, weight, blockedForMs }) => [
         keyText(key),
         String(jobs),
         String(weight),
-        asideMs === 0 ? "-" : duration(asideMs),
+        blockedForMs === 0 ? "-" : duration(blockedForMs),
       ]);
-      const heads = ["key", "jobs", "weight", "held back for"];
-      return [{ heads, rows }, `${lanes.length} of ${counted(lanesInAll, "key")}`];
+      const heads = ["key", "pending jobs", "weight", "blocked for"];
+      return [{ heads, rows }, `${lanes.length} of ${counted(totalLanes, "key")}`];
     },
   },
 });
@@ -297,15 +306,19 @@ const history = operation({
   name: "bucket.history",
   target: "bucket",
   summary:
-    "Calls that a bucket started, refusals and who waited, in steps of ten seconds, of up to 24 hours",
+    "Started, refused and pending calls of a bucket, in steps of ten seconds, for up to 24 hours",
   input: z.strictObject({
     ...BUCKET,
     sinceMs: agoField(
       "since",
       "The beginning, in ms since 1970. Defaults to the oldest step.",
-      "the last part of it, such as 2h",
+      "the start, such as 2h for two hours ago; defaults to 24h",
     ),
-    untilMs: agoField("until", "The end, in ms since 1970. Defaults to now.", "up to so long ago"),
+    untilMs: agoField(
+      "until",
+      "The end, in ms since 1970. Defaults to now.",
+      "the end, such as 1h for an hour ago; defaults to now",
+    ),
   }),
   answers: "The steps in which calls started or waited, the oldest first.",
   output: object({
@@ -331,14 +344,14 @@ const history = operation({
     args: ["bucket"],
     examples: ["sluice history stripe --since 1h"],
     show({ points }: Awaited<ReturnType<Bucket["history"]>>) {
-      if (points.length === 0) return "No call started or waited.";
+      if (points.length === 0) return "No call started or waited in this time.";
       const rows = points.map(({ atMs, started, refused, waiting }) => [
         new Date(atMs).toISOString(),
         String(started),
         String(refused),
         perSecond(Object.values(waiting).reduce((sum, callers) => sum + callers, 0)),
       ]);
-      return [{ heads: ["from", "started", "refused", "waiting"], rows }];
+      return [{ heads: ["from", "started", "refused", "pending"], rows }];
     },
   },
 });

@@ -16,7 +16,7 @@ import { counted, duration, type Shown } from "./text.ts";
 export class NothingToUndoError extends Error {
   override readonly name = "NothingToUndoError";
   constructor() {
-    super("Nothing is left to undo.");
+    super("There is no change to undo.");
   }
 }
 
@@ -79,7 +79,7 @@ const changes = operation({
 });
 
 function showChanges(found: readonly LoggedChange[]): Shown {
-  if (found.length === 0) return "Nothing was changed by hand.";
+  if (found.length === 0) return "No changes yet.";
   const rows = found.map((change) => [
     change.id,
     new Date(change.atMs).toISOString(),
@@ -89,7 +89,7 @@ function showChanges(found: readonly LoggedChange[]): Shown {
     change.bucket === undefined ? factsText(change) : effectOf(change),
     change.reason ?? "-",
   ]);
-  return [{ heads: ["id", "at", "of", "action", "by", "what", "reason"], rows }];
+  return [{ heads: ["id", "time", "target", "action", "by", "change", "reason"], rows }];
 }
 
 /** Formats the target of a change: `charges`, or `webhooks: acme/billing`. */

@@ -10,7 +10,7 @@ import { assertUndone } from "./changes.ts";
 import { BY_HAND, CURSOR, DATA, limitField, NAME, SENDER, agoField } from "./fields.ts";
 import { operation, type AnyOperation, RefusedError, type Context } from "./operation.ts";
 import { ATTEMPT, ENDPOINT, list, object, QUEUE_CHANGE, TEXT } from "./shapes.ts";
-import { factLines, type Shown } from "./text.ts";
+import { counted, factLines, type Shown } from "./text.ts";
 
 const OF_SENDER = { sender: SENDER };
 const OF_ENDPOINT = {
@@ -88,7 +88,7 @@ const endpoints = operation({
     examples: ["sluice endpoints list --tenant acme"],
     defaults: { limit: 20 },
     show(page: { readonly endpoints: readonly EndpointFacts[]; readonly cursor?: string }) {
-      if (page.endpoints.length === 0) return "There is no endpoint.";
+      if (page.endpoints.length === 0) return "The tenant has no endpoints.";
       const rows = page.endpoints.map((each) => [
         each.id,
         // Show only the origin, because a path may contain a secret.
@@ -142,11 +142,11 @@ const endpoint = operation({
           ["url", url],
           ["state", stateOf(facts)],
           ["types", types?.join(" ") ?? "all"],
-          ["rate", rate === undefined ? "the sender's" : JSON.stringify(rate)],
-          ["concurrency", String(concurrency ?? "the sender's")],
-          ["ordered", ordered ? `yes, ${status.waiting} wait` : "no"],
-          ["secrets", `${secrets} in force`],
-          ["headers", headers.join(", ") || "no headers of its own"],
+          ["rate", rate === undefined ? "that of the sender" : JSON.stringify(rate)],
+          ["concurrency", String(concurrency ?? "that of the sender")],
+          ["ordered", ordered ? `yes, ${counted(status.waiting, "pending message")}` : "no"],
+          ["secrets", `${secrets} active`],
+          ["headers", headers.join(", ") || "none"],
         ],
         13,
       );
@@ -196,13 +196,13 @@ function showLog(page: {
   readonly entries: readonly Omit<Attempt, "answer">[];
   readonly cursor?: string;
 }): Shown {
-  if (page.entries.length === 0) return "There is no attempt.";
+  if (page.entries.length === 0) return "No attempt matches.";
   const rows = page.entries.map((entry) => [
     new Date(entry.atMs).toISOString(),
     entry.message,
     entry.endpoint,
     `${entry.attempt}${entry.purpose === "send" ? "" : ` (${entry.purpose})`}`,
-    entry.outcome,
+    entry.outcome === "ours" ? "not sent" : entry.outcome,
     String(entry.status ?? "-"),
     `${Math.round(entry.durationMs)} ms`,
     entry.error ?? "",
@@ -242,7 +242,7 @@ const disable = operation({
     examples: ['sluice endpoints disable billing --reason "asked by phone" --tenant acme'],
     result: ({ changed }) => ({ changed }),
     show: ({ changed }: { readonly changed: boolean }, { endpoint: id }) =>
-      changed ? `${String(id)} is disabled.` : `${String(id)} was disabled before.`,
+      changed ? `${String(id)} is disabled.` : `${String(id)} was already disabled.`,
   },
   form: {
     title: "Disable {name}",
@@ -333,7 +333,7 @@ const undo = operation({
       return made;
     },
     show: ({ undone }: { readonly undone: { action: string; endpoint?: { id?: string } } }) =>
-      `${undone.action} of ${undone.endpoint?.id} was taken back.`,
+      `${undone.action} of ${undone.endpoint?.id} was undone.`,
   },
 });
 
@@ -438,7 +438,7 @@ function shown(attempt: Attempt, withAnswer: boolean): Omit<Attempt, "answer"> {
 }
 
 function stateOf({ disabled }: Pick<Endpoint, "disabled">): string {
-  return disabled === undefined ? "enabled" : `disabled: ${disabled.why}`;
+  return disabled === undefined ? "enabled" : `disabled: ${disabled.reason}`;
 }
 
 function next(cursor: string | undefined): string[][] {

@@ -233,7 +233,7 @@ export function totalsOf(
     capPerSecond: capped.reduce((total, status) => total + status.capPerSecond!, 0),
     cooling: sum(({ coolingForMs }) => Number(coolingForMs > 0)),
     paused: sum(({ pausedForMs }) => Number(pausedForMs > 0)),
-    away: sum(({ awayForMs }) => Number(awayForMs > 0)),
+    away: sum(({ unreachableForMs }) => Number(unreachableForMs > 0)),
     overrides: sum(({ source }) => Number(source === "override")),
     queuedJobs: [...queuedJobs.values()].reduce((total, jobs) => total + jobs, 0),
     replicas,
@@ -270,12 +270,14 @@ const [MOST_QUEUES_OF_KEYS, MOST_KEYS] = [10, 20];
 export async function busiestKeys(
   sluice: Sluice,
   queues: readonly string[],
-): Promise<Pick<QueueStatus, "lanes" | "lanesInAll">> {
+): Promise<Pick<QueueStatus, "lanes" | "totalLanes" | "lanesInAll">> {
   const found = await statusesOf(sluice, queues.slice(0, MOST_QUEUES_OF_KEYS));
   const lanes = found.flatMap((status) => status.lanes);
+  const totalLanes = found.reduce((sum, status) => sum + status.totalLanes, 0);
   return {
     lanes: lanes.toSorted((one, other) => other.jobs - one.jobs).slice(0, MOST_KEYS),
-    lanesInAll: found.reduce((sum, { lanesInAll }) => sum + lanesInAll, 0),
+    totalLanes,
+    lanesInAll: totalLanes,
   };
 }
 

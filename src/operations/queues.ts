@@ -91,11 +91,11 @@ const queues = operation({
     run: allQueues,
     show(found: readonly ListedQueue[]) {
       if (found.length === 0) return "No process has reported a queue.";
-      const rows = found.map(({ name, bucket, workers, places, running }) => [
+      const rows = found.map(({ name, bucket, workers, totalConcurrency, running }) => [
         name,
         bucket,
         String(workers),
-        `${running} of ${places}`,
+        `${running} of ${totalConcurrency}`,
       ]);
       return [{ heads: ["queue", "bucket", "workers", "running"], rows }];
     },
@@ -194,7 +194,8 @@ function showQueue(status: QueueStatus): Shown {
 }
 
 function queueSentences(status: QueueStatus): string[] {
-  const { jobs, oldest, unexplainedMs, goneInMs, reason, workers: alive, places } = status;
+  const { jobs, oldest, unexplainedMs, emptyInMs, reason, totalConcurrency } = status;
+  const alive = status.workers;
   const { waiting, active, delayed, done, failed } = jobs;
   const wanted =
     waiting === 0
@@ -204,7 +205,7 @@ function queueSentences(status: QueueStatus): string[] {
     `${counted(waiting, "job")} waiting, ${counted(active, "job")} running, ${counted(delayed, "job")} due later.`,
     alive === 0
       ? `No worker is alive.${wanted}`
-      : `${counted(alive, "worker")} alive, for up to ${counted(places, "job")} at once.${wanted}`,
+      : `${counted(alive, "worker")} alive, for up to ${counted(totalConcurrency, "job")} at once.${wanted}`,
     `${counted(done, "done job")} and ${counted(failed, "dead letter")} are kept.`,
     `In the last minute, ${perSecond(status.donePerSecond)} attempts per second succeeded and ${perSecond(status.failedPerSecond)} failed.`,
     oldest === undefined
@@ -215,11 +216,11 @@ function queueSentences(status: QueueStatus): string[] {
       : [
           `No limit or pause explains ${duration(unexplainedMs)} of that: see whether workers run.`,
         ]),
-    goneInMs === undefined
+    emptyInMs === undefined
       ? `No forecast is possible: ${reason === undefined ? "the reason is unknown" : WAIT_REASONS[reason]}.`
       : waiting === 0
         ? "There is no backlog."
-        : `The backlog will be gone in ${duration(goneInMs)}.`,
+        : `The backlog will be gone in ${duration(emptyInMs)}.`,
     `The generation is ${status.generation}.`,
   ];
 }

@@ -100,7 +100,8 @@ const STATUS_FIELDS = {
   }),
   coolingForMs: endless("Ms until a cooldown ends."),
   pausedForMs: endless("Ms until a pause ends."),
-  awayForMs: endless("While the downstream is unreachable: ms until the next attempt."),
+  unreachableForMs: endless("While the downstream is unreachable: ms until the next attempt."),
+  awayForMs: endless("Deprecated: the same as unreachableForMs."),
   rateFactor: number("The factor of the rate after a refusal."),
   replicas: count("The number of processes that drew in this second or the last."),
   waitingHere: count("Pending calls in the process of the server."),
@@ -225,8 +226,11 @@ export const TOTALS: object = object({
 const WHY = object({ waitsFor: TEXT, "limit?": TEXT, sinceMs: NUMBER, "untilMs?": ENDLESS });
 
 export const LANES: object = {
-  ...list(object({ key: KEY, jobs: COUNT, weight: NUMBER, asideMs: ENDLESS })),
-  description: "The keys with the most pending jobs, up to 20.",
+  ...list(
+    object({ key: KEY, jobs: COUNT, weight: NUMBER, blockedForMs: ENDLESS, asideMs: ENDLESS }),
+  ),
+  description:
+    "The keys with the most pending jobs, up to 20. asideMs is the former name of blockedForMs.",
 };
 
 export const SETTINGS_SEEN: object = {
@@ -236,6 +240,9 @@ export const SETTINGS_SEEN: object = {
   description: 'The settings, and what set each: "override", "rules" or "code".',
 };
 
+const TOTAL_CONCURRENCY = count("How many jobs these workers can run at once.");
+const PLACES = count("Deprecated: the same as totalConcurrency.");
+
 export const QUEUE_STATUS: object = object({
   name: TEXT,
   generation: count(
@@ -244,12 +251,15 @@ export const QUEUE_STATUS: object = object({
   jobs: object({ waiting: COUNT, active: COUNT, delayed: COUNT, done: COUNT, failed: COUNT }),
   "oldest?": object({ id: TEXT, "key?": KEY, waitingMs: NUMBER, "why?": WHY }),
   unexplainedMs: number("The part of the oldest job's wait that no limit, pause or turn explains."),
-  "goneInMs?": { ...ENDLESS, description: "Until the backlog is empty, if nothing changes." },
-  "reason?": text("Why goneInMs is not known."),
+  "emptyInMs?": { ...ENDLESS, description: "Until the backlog is empty, if nothing changes." },
+  "goneInMs?": { ...ENDLESS, description: "Deprecated: the same as emptyInMs." },
+  "reason?": text("Why emptyInMs is not known."),
   lanes: LANES,
-  lanesInAll: count("The number of keys with pending jobs."),
+  totalLanes: count("The number of keys with pending jobs."),
+  lanesInAll: count("Deprecated: the same as totalLanes."),
   workers: COUNT,
-  places: COUNT,
+  totalConcurrency: TOTAL_CONCURRENCY,
+  places: PLACES,
   workersWanted: COUNT,
   donePerSecond: NUMBER,
   failedPerSecond: NUMBER,
@@ -263,7 +273,8 @@ export const LISTED_QUEUE: object = object({
   name: TEXT,
   bucket: TEXT,
   workers: COUNT,
-  places: COUNT,
+  totalConcurrency: TOTAL_CONCURRENCY,
+  places: PLACES,
   running: COUNT,
   "status?": QUEUE_STATUS,
   "unreachable?": text("Why its status is not known."),
@@ -337,7 +348,8 @@ export const ATTEMPT: object = object({
 
 const ENDPOINT_STATUS = object({
   state: { type: "string", enum: ["well", "failing", "left alone", "disabled"] },
-  leftAloneForMs: number("How long nothing is sent to it."),
+  pausedForMs: number("Ms until a pause ends. Nothing is sent to the endpoint until then."),
+  leftAloneForMs: number("Deprecated: the same as pausedForMs."),
   "failingSinceMs?": number("In ms since 1970."),
   failures: count("Consecutive failed attempts."),
   waiting: count("Due messages that wait."),
@@ -363,7 +375,7 @@ export const ENDPOINT: object = object({
   "description?": TEXT,
   headers: { ...list(TEXT), description: "Only their names." },
   secrets: count("The number of secrets that sign."),
-  "disabled?": object({ atMs: NUMBER, why: TEXT }),
+  "disabled?": object({ atMs: NUMBER, reason: TEXT, why: text("Deprecated: the same as reason.") }),
   createdAtMs: NUMBER,
   changedAtMs: NUMBER,
   status: ENDPOINT_STATUS,

@@ -69,7 +69,7 @@ export function byText({ by, reason, atMs, endsInMs }: SetBy): string {
 
 /** The text for each thing that a job can wait for. */
 export const WAIT_REASONS: Readonly<Record<WaitsFor, string>> = {
-  delay: "its time has not come",
+  delay: "its start time is later",
   retry: "its next attempt is not due yet",
   "no worker": "no worker is alive",
   "queue paused": "the queue is paused",
@@ -98,7 +98,7 @@ export function whySentence(why: JobExplanation | undefined): string {
 
 /** Explains why a job waits. Adds its position and expected start if other jobs start before it. */
 export function whyText(why: JobExplanation | undefined, eta?: JobEta): string {
-  if (why === undefined) return "it runs, or has ended";
+  if (why === undefined) return "nothing: it is running or has ended";
   const { waitsFor, limit, untilMs } = why;
   const what = limit === undefined ? waitsFor : `${waitsFor}: ${limit}`;
   // The next slot of the limit goes to another job.
@@ -115,7 +115,16 @@ export interface AllBuckets extends Pick<Overview, "buckets" | "unreachable" | "
   readonly jobs: Readonly<Record<string, readonly WaitingJobs[]>>;
 }
 
-const HEADS = ["bucket", "cap/s", "actual/s", "waiting", "jobs", "oldest", "limited by", "set by"];
+const HEADS = [
+  "bucket",
+  "cap/s",
+  "actual/s",
+  "pending calls",
+  "oldest",
+  "pending jobs",
+  "limited by",
+  "set by",
+];
 
 export function showBuckets(all: AllBuckets): Shown {
   const rows = all.buckets.map((status) => {
@@ -125,22 +134,23 @@ export function showBuckets(all: AllBuckets): Shown {
       status.name,
       perSecond(status.capPerSecond),
       status.hasCalls ? perSecond(status.actualPerSecond) : "no calls yet",
-      `${status.waiting.total}${waiting === 0 ? "" : `, ${counted(waiting, "job")}`}`,
+      String(status.waiting.total),
       status.waiting.total === 0 ? "-" : duration(status.waiting.oldestMs),
+      String(waiting),
       status.limitedBy ?? jobs[0]?.why?.limit ?? "-",
       sourceText(status),
     ];
   });
   return [
     rows.length === 0 ? "No process has reported a bucket." : { heads: HEADS, rows },
-    counted(all.replicas.length, "replica"),
+    counted(all.replicas.length, "process", "processes"),
     ...lacksOf(all),
   ];
 }
 
 export function lacksOf({ unreachable }: Pick<Overview, "unreachable">): string[] {
   return unreachable.map(
-    ({ bucket: name, reason }) => `Not seen: ${name ?? "a server"}: ${reason}`,
+    ({ bucket: name, reason }) => `Unreachable: ${name ?? "a Redis server"}: ${reason}`,
   );
 }
 
@@ -160,23 +170,23 @@ export function showBucket({
         ["policy", `${status.policy} (${setByText(status)})`],
         ["cap", cap],
         ["actual", status.hasCalls ? actual : "no calls yet"],
-        ["waiting", [waiting.total, ...byPriority].join(", ")],
+        ["pending", [waiting.total, ...byPriority].join(", ")],
         ["generation", String(status.generation)],
       ],
       12,
     ),
     ...reasonsOf(status, jobs),
     ...section(
-      ["limit", "used", "of", "next in"],
+      ["limit", "used", "capacity", "next slot in"],
       limits.map(({ name, level, capacity, nextFreeMs }) => [
         name,
         String(level),
         String(capacity),
-        nextFreeMs === undefined ? "unknown" : duration(nextFreeMs),
+        nextSlotText(status, nextFreeMs),
       ]),
     ),
     ...section(
-      ["in shadow", "calls", "would wait", "longest", "would be refused"],
+      ["shadow limit", "calls", "would have waited", "longest wait", "would have been refused"],
       shadows.map((shadow) => [
         shadow.name,
         String(shadow.calls),
@@ -186,7 +196,7 @@ export function showBucket({
       ]),
     ),
     ...section(
-      ["replica", "calls/s", "waiting", "reported"],
+      ["replica", "calls/s", "pending calls", "last report"],
       reports.map((report) => [
         report.replica,
         perSecond(report.perSecond),
@@ -195,6 +205,11 @@ export function showBucket({
       ]),
     ),
   ];
+}
+
+function nextSlotText({ pausedForMs }: BucketStatus, nextFreeMs: number | undefined): string {
+  if (pausedForMs === Infinity) return "after a resume";
+  return nextFreeMs === undefined ? "unknown" : duration(nextFreeMs);
 }
 
 /** Formats a table with an empty line above it. Returns nothing if the table has no rows. */
@@ -210,36 +225,43 @@ function sourceText({ source, rulesVersion, setBy }: BucketBrief): string {
 function setByText(status: BucketStatus): string {
   const { source, setBy } = status;
   if (source !== "override") return sourceText(status);
-  return setBy === undefined ? "override, it is not known whose" : `override ${byText(setBy)}`;
+  return setBy === undefined ? "override by an unknown user" : `override ${byText(setBy)}`;
 }
 
 /** Lists the reasons why calls are delayed, the strongest reason first. */
 export function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): string[] {
-  const { pausedForMs, pausedBy, coolingForMs, awayForMs, rateFactor, waiting, limitedBy } = status;
+  const { pausedForMs, pausedBy, coolingForMs, unreachableForMs, rateFactor, waiting, limitedBy } =
+    status;
   const reasons: string[] = [];
   if (pausedForMs > 0) {
-    const by = pausedBy === undefined ? "it is not known by whom" : byText(pausedBy);
+    const by = pausedBy === undefined ? "by an unknown user" : byText(pausedBy);
     reasons.push(`The bucket is paused for ${duration(pausedForMs)}: ${by}.`);
   }
   if (coolingForMs > 0) {
-    reasons.push(`The downstream refused calls: nothing starts for ${duration(coolingForMs)}.`);
+    reasons.push(`The downstream refused calls. No call starts for ${duration(coolingForMs)}.`);
   }
-  if (awayForMs > 0) {
-    reasons.push(`The downstream is unreachable: the next job tries in ${duration(awayForMs)}.`);
+  if (unreachableForMs > 0) {
+    reasons.push(
+      `The downstream is unreachable. The next job tries it in ${duration(unreachableForMs)}.`,
+    );
   }
   if (rateFactor < 1) {
     reasons.push(`After a refusal, ${Math.round(rateFactor * 100)} % of the rate is in force.`);
   }
-  if (waiting.total === 0) reasons.push(jobs.length === 0 ? "Nothing waits." : "No call waits.");
+  if (waiting.total === 0)
+    reasons.push(jobs.length === 0 ? "No call or job waits." : "No call waits.");
   else if (limitedBy !== undefined && pausedForMs === 0 && coolingForMs === 0) {
     reasons.push(
-      `${waiting.total} wait for ${limitedBy} (${setByText(status)}), the oldest for ${duration(waiting.oldestMs)}.`,
+      `${counted(waiting.total, "call waits", "calls wait")} for ${limitedBy} (${setByText(status)}), the oldest for ${duration(waiting.oldestMs)}.`,
     );
-  } else reasons.push(`${waiting.total} wait, the oldest for ${duration(waiting.oldestMs)}.`);
+  } else {
+    const calls = counted(waiting.total, "call waits", "calls wait");
+    reasons.push(`${calls}, the oldest for ${duration(waiting.oldestMs)}.`);
+  }
   reasons.push(...(status.budgets ?? []).flatMap(budgetText));
   for (const { queue, waiting: count, why: reason } of jobs) {
-    const oldest = reason === undefined ? "" : `; the oldest: ${whyText(reason)}`;
-    reasons.push(`${counted(count, "job")} of queue ${queue} wait for it${oldest}.`);
+    const oldest = reason === undefined ? "" : ` The oldest waits: ${whySentence(reason)}.`;
+    reasons.push(`${counted(count, "job")} of queue ${queue} wait for this bucket.${oldest}`);
   }
   return reasons;
 }
@@ -285,9 +307,10 @@ export interface CodePreview {
 }
 
 export function showPreview(shown: Preview | CodePreview): Shown {
-  if (!("queues" in shown)) return `${shown.bucket}: ${shown.now} would become that of the code.`;
+  if (!("queues" in shown))
+    return `${shown.bucket}: ${shown.now} would become the policy of the code.`;
   const { bucket: name, now, after, queues } = shown;
-  const callers = counted(now.waiting, "caller waits", "callers wait");
+  const callers = counted(now.waiting, "pending call");
   return [
     `${name}: ${now.policy} would become ${after.policy}.`,
     ...(now.waiting === 0 ? [] : [`${callers}: ${goneText(now, after)}.`]),
@@ -298,25 +321,27 @@ export function showPreview(shown: Preview | CodePreview): Shown {
 
 export function queuePreviewText({ now, after }: QueuePreview): string {
   const missed = now.missed.length + after.missed.length;
-  const late = `; ${now.missed.length} miss their deadline, then ${after.missed.length}`;
-  const jobs = counted(now.waiting, "job waits", "jobs wait");
+  const late = `; ${now.missed.length} miss their deadline now, ${after.missed.length} after the change`;
+  const jobs = counted(now.waiting, "pending job");
   return `${jobs}: ${goneText(now, after)}${missed === 0 ? "" : late}.`;
 }
 
-type Gone = Pick<BucketOutlook, "goneInMs"> | Pick<Forecast, "goneInMs" | "reason">;
+type Gone = Pick<BucketOutlook, "emptyInMs"> | Pick<Forecast, "emptyInMs" | "reason">;
 
 function goneText(now: Gone, after: Gone): string {
-  if (now.goneInMs === undefined && after.goneInMs === undefined) {
-    return `it is not known until when${reasonText(after)}`;
+  if (now.emptyInMs === undefined && after.emptyInMs === undefined) {
+    return `the time until all have started is unknown${reasonText(after)}`;
   }
-  return `gone in ${goneIn(now)} now, in ${goneIn(after)} after the change`;
+  return `all start within ${goneIn(now)} now, within ${goneIn(after)} after the change`;
 }
 
 function goneIn(gone: Gone): string {
-  return gone.goneInMs === undefined ? `unknown time${reasonText(gone)}` : duration(gone.goneInMs);
+  return gone.emptyInMs === undefined
+    ? `an unknown time${reasonText(gone)}`
+    : duration(gone.emptyInMs);
 }
 
 function reasonText(gone: Gone): string {
   const reason = "reason" in gone ? gone.reason : undefined;
-  return reason === undefined ? "" : ` (${reason})`;
+  return reason === undefined ? "" : ` (${WAIT_REASONS[reason]})`;
 }

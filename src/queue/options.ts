@@ -285,7 +285,7 @@ function isTime(value: unknown): boolean {
 }
 
 /** Selects a key or a parent key. Without a key, it selects the whole queue. */
-export interface OfKey {
+export interface KeyFilter {
   /**
    * The tenant, account or endpoint that the jobs are for. All keys below this key are included: `"acme"` includes
    * `["acme", "endpoint-7"]` and all other paths that begin with `"acme"`.
@@ -293,8 +293,11 @@ export interface OfKey {
   readonly key?: Key | undefined;
 }
 
+/** @deprecated Use `KeyFilter`. */
+export type OfKey = KeyFilter;
+
 /** Selects the jobs of a key, and records in the change log who makes the change and why. */
-export interface OfKeyByHand extends OfKey, WhoAndWhy {}
+export interface OfKeyByHand extends KeyFilter, WhoAndWhy {}
 
 const OF_KEY = z.strictObject({ key: KEY_PATH.optional() });
 const OF_KEY_BY_HAND = OF_KEY.extend(WHO_AND_WHY);

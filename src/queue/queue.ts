@@ -11,7 +11,7 @@ import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess, findDeduped, keepAccess } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
-import { createElsewhere } from "./enqueue/elsewhere.ts";
+import { createElsewhere } from "./enqueue/declared-elsewhere.ts";
 import { createEnqueuing, ENQUEUE_TAKES, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/storing.ts";
@@ -28,7 +28,7 @@ import {
   type Weights,
   type WeightsOf,
 } from "./lanes/lane-options.ts";
-import { type OfKey, readDedupeId } from "./options.ts";
+import { type KeyFilter, readDedupeId } from "./options.ts";
 import { createBulkChanges, type BulkChanges, createRetriedRuns } from "./manage/bulk.ts";
 import { createChanges, createNoteBulk } from "./manage/changes.ts";
 import { createControl, type QueueSteering } from "./manage/control.ts";
@@ -37,7 +37,7 @@ import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
-import { createSettingByHand, type SettingByHand } from "./manage/by-hand.ts";
+import { createSettingByHand, type SettingByHand } from "./manage/overrides.ts";
 
 /**
  * Durable jobs for one bucket, stored in Redis until a worker has a slot for them. Handlers get `Data` and return
@@ -78,7 +78,7 @@ export interface Queue<Data, Result = unknown, Input = Data>
    * concurrent calls are ignored, because the duration of handlers is unknown. If the shared limits do not count calls,
    * each job is assumed to cost one call. Throws as `counts` does.
    */
-  forecast(options?: OfKey): Promise<Forecast>;
+  forecast(options?: KeyFilter): Promise<Forecast>;
   /**
    * Predicts what a different bucket policy, or a pause of the bucket, would do to the backlog: when the backlog would
    * be gone, and which jobs would miss their deadlines. Computes this as `forecast` does, and changes nothing. Rejects

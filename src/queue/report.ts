@@ -332,6 +332,8 @@ export interface WorkerStatus {
    * Ms until the next job tests whether the downstream is reachable again, at least 1. Otherwise 0: this process does
    * not consider the downstream unreachable. Also 0 while only the downstreams of single keys are unreachable.
    */
+  readonly unreachableForMs: number;
+  /** @deprecated Use `unreachableForMs`, which has the same value. */
   readonly awayForMs: number;
   /** How many jobs the worker may hold at once, waiting or running. */
   readonly concurrency: number;

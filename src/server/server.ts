@@ -11,7 +11,7 @@ import {
   type GrpcServer,
   type GrpcServerOptions,
 } from "./decide/envoy/grpc-server.ts";
-import { createFound, type Found } from "./decide/found.ts";
+import { createFoundBuckets, type FoundBuckets } from "./decide/found-buckets.ts";
 import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./access/session.ts";
 import { installAccess, type Gate } from "./access/access.ts";
@@ -101,7 +101,7 @@ export async function createServer(
   await jobsRoutes(app, { door, insight });
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   metricsRoute(app, { sluice });
-  const found = createFound(sluice);
+  const found = createFoundBuckets(sluice);
   decideRoutes(app, found, insight);
   forwardRoutes(app, { forwards: read.forwards, found, holdsToken: tokenSearch(read.tokens) });
   const isReady = async (): Promise<boolean> =>
@@ -151,7 +151,7 @@ interface GrpcParts {
   readonly where: string;
   readonly app: FastifyInstance;
   readonly gate: Gate;
-  readonly found: Found;
+  readonly found: FoundBuckets;
   readonly read: ReadServerOptions;
   readonly isReady: () => Promise<boolean>;
   readonly declare: GrpcServerOptions["declare"];
@@ -213,7 +213,7 @@ async function removeDeadSocket(path: string): Promise<void> {
 }
 
 /** The routes through which programs in any language draw from buckets and enqueue jobs. */
-function decideRoutes(app: FastifyInstance, found: Found, insight: InsightStore): void {
+function decideRoutes(app: FastifyInstance, found: FoundBuckets, insight: InsightStore): void {
   const slots = createGivenSlots({ found, secrets: insight });
   const callers = createCallers();
   drawRoutes(app, { found, slots, callers });

@@ -119,7 +119,13 @@ export type { FinishedOptions } from "../queue/manage/finished.ts";
 
 export type { JobExplanation, WaitsFor } from "../queue/forecast/explain.ts";
 export type { LaneStatus, OldestDue, QueueSetting, QueueStatus } from "../queue/forecast/status.ts";
-export type { Forecast, JobEta, NoPromise, QueuePreview } from "../queue/forecast/forecast.ts";
+export type {
+  Forecast,
+  JobEta,
+  NoForecastReason,
+  NoPromise,
+  QueuePreview,
+} from "../queue/forecast/forecast.ts";
 
 export type { Ordered } from "../queue/lanes/lane-options.ts";
 export type { Weights } from "../queue/lanes/lane-options.ts";
@@ -148,15 +154,16 @@ export type {
   QueueSetOptions,
   QueueUndoOptions,
   SettingByHand,
-} from "../queue/manage/by-hand.ts";
+} from "../queue/manage/overrides.ts";
 
-export type { OfKey } from "../queue/options.ts";
+export type { KeyFilter, OfKey } from "../queue/options.ts";
 
 export type {
   BatchContext,
   BatchHandler,
   BatchOutcomes,
-  HandlerInput as GivenHandler,
+  GivenHandler,
+  HandlerInput,
   Handler,
   HandlerResult,
   Handlers,
@@ -183,6 +190,8 @@ export type {
   AwayEvent,
   BackEvent,
   BudgetEvent,
+  UnreachableEvent,
+  ReachableEvent,
   CooldownEvent,
   RefusedEvent,
   SlowedEvent,

@@ -7,7 +7,7 @@ import type { InsightStore, QueueFacts } from "../core/stores/insight/store.ts";
 import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
-import { declaredOf } from "../queue/enqueue/elsewhere.ts";
+import { declaredOf } from "../queue/enqueue/declared-elsewhere.ts";
 import { createQueue, type OwnedQueue, type Queue } from "../queue/queue.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 import { assertSame, type Buckets, type Declaration } from "./buckets.ts";

@@ -67,10 +67,16 @@ export class EndpointDisabledError extends SluiceError<EndpointDisabledError> {
   readonly code = "ERR_ENDPOINT_DISABLED";
   declare readonly endpoint: string;
   /** Why the endpoint is disabled: `"failing"`, `"gone"`, or the reason passed to `disable()`. */
+  declare readonly reason: string;
+  /** @deprecated Use `reason`, which has the same value. */
   declare readonly why: string;
 
-  constructor({ endpoint, why }: { endpoint: string; why: string }) {
-    super(`Endpoint "${endpoint}" is disabled (${why}); enable it first.`, { endpoint, why });
+  constructor({ endpoint, reason }: { endpoint: string; reason: string }) {
+    super(`Endpoint "${endpoint}" is disabled (${reason}); enable it first.`, {
+      endpoint,
+      reason,
+      why: reason,
+    });
   }
 }
 

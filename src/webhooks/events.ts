@@ -14,6 +14,8 @@ export interface FailingEvent extends EndpointEvent {
 
 export interface DisabledEvent extends EndpointEvent {
   /** Why the endpoint was disabled: `"failing"`, or `"gone"` if it replied with 410. */
+  readonly reason: string;
+  /** @deprecated Use `reason`, which has the same value. */
   readonly why: string;
 }
 

@@ -135,7 +135,7 @@ export type { EndpointLimit, EndpointStatus, EndpointStatuses } from "./log/stat
 
 export type { WebhookWorker } from "./delivery/webhook-worker.ts";
 
-export type { UndoEndpointChange } from "./endpoints/noted.ts";
+export type { UndoEndpointChange } from "./endpoints/endpoint-changes.ts";
 
 export type { Endpoints, EndpointsPage, PutResult } from "./endpoints/endpoints.ts";
 
@@ -159,7 +159,7 @@ export type {
 
 export type { Endpoint, EndpointSettings } from "./endpoints/record.ts";
 
-export type { Condition, Filter } from "./endpoints/wants.ts";
+export type { Condition, Filter } from "./endpoints/event-filter.ts";
 
 export type {
   BlockedEvent,

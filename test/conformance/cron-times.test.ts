@@ -164,7 +164,7 @@ const CHANGES = allChanges();
 const YEARS = Array.from({ length: 10 }, (_, index) => 2018 + index);
 
 describe("cron expressions around changes of the clocks", () => {
-  it.each(YEARS)("are due as a look at each minute says, in all zones in %i", (year) => {
+  it.each(YEARS)("match a check of every minute, in all zones in %i", (year) => {
     const ofYear = CHANGES.filter(({ atMs }) => new Date(atMs).getUTCFullYear() === year);
 
     const wrong = ofYear.flatMap((change) => {

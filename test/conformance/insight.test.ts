@@ -64,7 +64,7 @@ function newestFirst(a: string, b: string): number {
 describe.each([
   ["Redis", openRedisInsight],
   ["memory", () => createMemoryInsight()],
-])("what is known of a fleet, in %s,", (_name, open) => {
+])("the facts about a fleet, in %s,", (_name, open) => {
   const reportOf = (replica: string, isLast = false, started = 3, refused = 2) => ({
     replica,
     about: ABOUT,
@@ -86,7 +86,7 @@ describe.each([
     return { by, generation, isForATime: untilMs !== undefined };
   }
 
-  it("are the reports of replicas, until they expire", async () => {
+  it("include the reports of replicas until these expire", async () => {
     const insight = open();
 
     expect(await insight.report(reportOf("a"))).toEqual({ isNew: true, over: [] });
@@ -115,7 +115,7 @@ describe.each([
     expect(await insight.history("api", later)).toEqual([]);
   });
 
-  it("is who waited, by rank, in the steps in which they did, of all replicas together", async () => {
+  it("include the waiting calls of all replicas, by rank and step", async () => {
     const insight = open();
     const waitedBy = async (callers: readonly number[], forMs: number): Promise<void> => {
       const [bucket] = reportOf("a", false, 0, 0).buckets as [BucketReport];
@@ -140,7 +140,7 @@ describe.each([
     expect(points.every(({ started, refused }) => started + refused === 0)).toBe(true);
   });
 
-  it("is which queues replicas have open, and which workers run in them until they end", async () => {
+  it("include the open queues of replicas, and their workers until these end", async () => {
     const insight = open();
     const worker = { queue: "a|b", sinceMs: 5, running: 1, waiting: 2, concurrency: 9 };
     const unawaitJobs = (id: string) =>
@@ -182,7 +182,7 @@ describe.each([
     expect((await insight.queues({ after: "", limit: 9 })).queues).toHaveLength(NAMES.length);
   });
 
-  it("is the override that was made last, whichever was noted last", async () => {
+  it("contain the latest override, even if an earlier one was recorded later", async () => {
     const insight = open();
     const first = policyChange("first", { by: "ann", forMs: 60_000 });
     const second = policyChange("second", { by: "bob" });
@@ -197,7 +197,7 @@ describe.each([
     expect(await inForce(insight, "second")).toMatchObject({ by: undefined });
   });
 
-  it("keeps the override in force while another is noted, and when that was not made", async () => {
+  it("keep the active override while another one is recorded, and if that one fails", async () => {
     const insight = open();
     await make(insight, policyChange("mine", { by: "ann", forMs: 60_000 }), 5);
 
@@ -211,7 +211,7 @@ describe.each([
     expect((await insight.bucket("api")).overrides).toEqual([]);
   });
 
-  it("keeps what was changed by hand, however much rules change at once, in one order", async () => {
+  it("keep operators' changes in order, however many rules change at once", async () => {
     const insight = open();
     const byHand = await insight.noteChange(policyChange("mine", { by: "ann" }));
     const byRules = policyChange("ruled", { by: "rules", action: "rules" });
@@ -234,7 +234,7 @@ describe.each([
     expect(next.map(({ id }) => id)).toEqual(found.slice(at + 1, at + 3));
   });
 
-  it("says which overrides are over, until they are ended", async () => {
+  it("list the expired overrides until these are removed", async () => {
     const insight = open();
     const id = await make(insight, policyChange("mine", { by: "ann", forMs: 1, reason: "|" }), 5);
     const endless = await make(insight, policyChange("its", { bucket: "a|b" }), 5);
@@ -249,7 +249,7 @@ describe.each([
     expect((await insight.bucket("a|b")).overrides).toMatchObject([{ id: endless }]);
   });
 
-  it("is who paused a bucket last", async () => {
+  it("include the author of a bucket's latest pause", async () => {
     const insight = open();
     await make(insight, pauseChange(Infinity, "ann"), 5);
     await insight.noteChange(pauseChange(60_000, "bob"));
@@ -262,7 +262,7 @@ describe.each([
     expect((await insight.bucket("api")).pause).toBeUndefined();
   });
 
-  it("has changes by pages, with what became of them, and times without an end", async () => {
+  it("list changes in pages, with their results and with endless times", async () => {
     const insight = open();
     const ids = [];
     for (const name of ["a|b", "api", "a|b", "a|b"]) {

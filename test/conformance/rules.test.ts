@@ -24,7 +24,7 @@ describe.each([
   ["Redis", openRedisInsight],
   ["memory", () => createMemoryInsight()],
 ])("the rules of files, in %s,", (_name, open) => {
-  it("count by their version, and then by when the file was changed", async () => {
+  it("rank by their version, and then by the time of the file's change", async () => {
     const insight = open();
 
     const verdicts = [];
@@ -49,7 +49,7 @@ describe.each([
     });
   });
 
-  it("are done once all buckets have them, unless newer rules arrived before", async () => {
+  it("are done once all buckets have them, unless newer rules arrive first", async () => {
     const insight = open();
     await insight.offerRules(offerOf("a", 1));
     await insight.rulesApplied({ digest: "a" });
@@ -64,7 +64,7 @@ describe.each([
     expect(await insight.offerRules(offerOf("b", 2))).toMatchObject({ verdict: "apply" });
   });
 
-  it("say what they come to for each bucket, as long as they are in force", async () => {
+  it("list the policy of each bucket while they are active", async () => {
     const insight = open();
     await insight.offerRules(offerOf("a", 1));
     const note = { digest: "a", version: 1, policies: [["api", "p|q"] as const] };
@@ -110,7 +110,7 @@ describe.each([
   });
 });
 
-it("lets one process at a time put rules in force", async () => {
+it("one process at a time applies rules", async () => {
   const insight = openRedisInsight();
 
   const first = await insight.offerRules(offerOf("a", 1));

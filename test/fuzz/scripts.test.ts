@@ -94,7 +94,7 @@ function inputOf(text: string, other: string, more: Readonly<Record<string, unkn
     prefix: text,
     bucket: other,
     queue: text,
-    asker: other,
+    replica: other,
     worker: text,
     id: other,
     key: text,

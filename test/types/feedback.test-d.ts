@@ -20,16 +20,16 @@ describe("readAnswer", () => {
 });
 
 describe("feedback", () => {
-  it("may be any function that it was before", () => {
+  it("accepts every kind of function that earlier versions accepted", () => {
     expectTypeOf<() => { coolMs: number }>().toExtend<Read>();
     expectTypeOf<(result: unknown) => undefined>().toExtend<Read>();
     expectTypeOf<() => { coolMs: number; scope: "key" }>().toExtend<Read>();
   });
 
-  it("may return what it was told, changed, or in a while", () => {
+  it("may return the given answer, changed or not, also in a promise", () => {
     type Listener = (answer: unknown, context: FeedbackContext) => unknown;
 
-    expectTypeOf<(answer: unknown, { heard }: FeedbackContext) => Answer>().toExtend<Read>();
+    expectTypeOf<(result: unknown, { answer }: FeedbackContext) => Answer>().toExtend<Read>();
     expectTypeOf<() => Promise<Answer | undefined>>().toExtend<Read>();
     expectTypeOf<() => Promise<{ refused: boolean; afterMs: number }>>().toExtend<Read>();
     expectTypeOf<Read>().toExtend<Listener>();

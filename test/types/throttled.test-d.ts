@@ -296,7 +296,7 @@ describe("the types of a queue", () => {
     void queue.enqueue(1, { cron: "0 9 * * *", dedupeId: undefined });
   });
 
-  it("carry a result from the handler to who waits for it", async () => {
+  it("carry a result from the handler to the caller that waits for it", async () => {
     const sluice = createSluice();
     const queue = sluice.queue<{ amount: number }, { receipt: string }>("charges", { bucket });
     const job = await queue.enqueue({ amount: 1 });
@@ -313,7 +313,7 @@ describe("the types of a queue", () => {
     void queue.enqueue({ amount: 1 }, { delay: 1 });
   });
 
-  it("leave a result that no queue names to who waits for it", async () => {
+  it("leave the type of an undeclared result to the caller that waits for it", async () => {
     const queue = createSluice().queue<number>("charges", { bucket });
     const job = await queue.enqueue(1);
 

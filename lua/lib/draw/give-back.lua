@@ -25,7 +25,7 @@ local function take_back(bucket, parts, given)
   local now_us, can_leave_holes = bucket.clock_us, true
   -- A hole has no lease, and books nothing in a budget, so slots that need these do not become holes.
   for _, part in ipairs(parts) do can_leave_holes = can_leave_holes and are_all_rates(part.scope) and not has_budgets end
-  local drawer = { now_us = now_us, asker = given.asker, reserves = given.reserves }
+  local drawer = { now_us = now_us, asker = given.replica, reserves = given.reserves }
   for index = 0, given.next_number() - 1 do
     local slot_us, is_last = given.next_number(), true
     for _, part in ipairs(parts) do
@@ -37,7 +37,7 @@ local function take_back(bucket, parts, given)
     elseif has_budgets then
       for _, part in ipairs(parts) do return_to_budgets(part, slot_us, drawer) end
     elseif slot_us > now_us and can_leave_holes then
-      local member = hole_name(slot_us, given.asker, index, given.name)
+      local member = hole_name(slot_us, given.replica, index, given.name)
       bucket.holes = bucket.holes + redis.call('ZADD', KEYS[3], slot_us, member)
     end
   end

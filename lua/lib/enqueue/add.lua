@@ -1,4 +1,4 @@
--- @include lib/enqueue/meet
+-- @include lib/enqueue/find-duplicate
 -- @include lib/enqueue/backlog
 -- Stores a new job in the same way as BullMQ's scripts (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with
 -- bullmq 6.7.0). A job with a key is parked immediately.

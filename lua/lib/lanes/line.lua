@@ -1,4 +1,4 @@
--- @include lib/lanes/names
+-- @include lib/lanes/lane-keys
 -- Lanes take turns in lines. Lanes of keys with one name are in the main line (`ready`). Lanes of a path are in the
 -- line of its parent (`ready:<parent>`), and the parent is in the line above. So each parent gets its turn, however
 -- many lanes are below it, and these lanes take turns among themselves. The lane of a parent's own jobs is also in

@@ -17,7 +17,7 @@ local function flush_leases(limits, now_us)
   end
 end
 
--- Returns how many leases stay free after each waiting asker has got one; 0 if there is no concurrency limit.
+-- Returns how many leases stay free after each waiting replica has got one; 0 if there is no concurrency limit.
 local function spare_leases(limits, now_us)
   local spare = nil
   for index = 1, #limits do
@@ -32,7 +32,7 @@ local function spare_leases(limits, now_us)
 end
 
 MAKERS[6] = function()
-  -- Returns the number of waiting askers before this one. An asker without a position counts as last.
+  -- Returns the number of waiting replicas before this one. A replica without a position counts as last.
   local function count_before(limit, drawer)
     limit.waiters = limit.waiters or waiters_of(limit, drawer.now_us)
     local before, own = 0, nil
@@ -48,7 +48,7 @@ MAKERS[6] = function()
     parts = 2,
     -- Writes nothing to Redis. Counts that change within a run of the script are stored in the limit.
     earliest = function(limit, at_us, cost, drawer)
-      -- A call with a cost of 0 already has its lease, so it must not wait behind the waiting askers.
+      -- A call with a cost of 0 already has its lease, so it must not wait behind the waiting replicas.
       if cost == 0 then return at_us end
       limit.active = limit.active or count_leases(limit, drawer.now_us)
       return limit.active + count_before(limit, drawer) + cost <= limit.count and at_us or math.huge

@@ -1,6 +1,6 @@
 -- a: us at which the newest window began; b: the units used in that window.
 MAKERS[5] = function()
-  -- Returns the start and the end of the window that contains a time. For calendar windows, the asker computes
+  -- Returns the start and the end of the window that contains a time. For calendar windows, the replica computes
   -- `resets`, the starts of the windows around now.
   local function window_at(limit, at_us)
     if not limit.resets then

@@ -1,19 +1,19 @@
 -- Stores the state of a concurrency limit.
--- keys[1] zset: "asker lease" -> us at which the lease ends
--- keys[2] zset: "order asker" -> us of the asker's last draw
--- A waiting asker draws every half second. An asker that has not drawn for WAITER_GONE_US no longer counts as
+-- keys[1] zset: "replica lease" -> us at which the lease ends
+-- keys[2] zset: "order replica" -> us of the replica's last draw
+-- A waiting replica draws every half second. A replica that has not drawn for WAITER_GONE_US no longer counts as
 -- waiting.
 local WAITER_GONE_US = 1500000
 
-local function lease_name(asker, lease)
-  return string.format('%s %.0f', asker, lease)
+local function lease_name(replica, lease)
+  return string.format('%s %.0f', replica, lease)
 end
 
-local function waiter_name(order, asker)
-  return string.format('%016.0f %s', order, asker)
+local function waiter_name(order, replica)
+  return string.format('%016.0f %s', order, replica)
 end
 
--- Returns the names of the waiting askers, in their order. Changes nothing.
+-- Returns the names of the waiting replicas, in their order. Changes nothing.
 local function waiters_of(limit, now_us)
   local since = string.format('(%.0f', now_us - WAITER_GONE_US)
   local waiters = redis.call('ZRANGEBYSCORE', limit.keys[2], since, '+inf')

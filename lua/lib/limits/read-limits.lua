@@ -1,4 +1,4 @@
--- Reads limits from an asker's numbers, and their state from Redis. A Lua table with more than eight fields takes
+-- Reads limits from a replica's numbers, and their state from Redis. A Lua table with more than eight fields takes
 -- twice the memory, so a limit has a rare field only if it needs the field.
 
 -- True if this request has a budget. Only then do the scripts look for budgets.
@@ -18,7 +18,7 @@ local function copy_limits(limits)
   return copies
 end
 
--- Reads the next limits from an asker's numbers. Returns nil if one of them is invalid. A count of -n means the same
+-- Reads the next limits from a replica's numbers. Returns nil if one of them is invalid. A count of -n means the same
 -- limits as key number n, because most keys of a level have the same limits. No count means no limits.
 local function read_limits(next_number, keys)
   local limits, limit_count = {}, next_number() or 0

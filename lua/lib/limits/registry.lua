@@ -5,7 +5,7 @@
 --   adapt(from, to, now_us)               Converts the state when the numbers of a limit change. Optional.
 --   excess(limit, at_us, cost)            The level that must drain before at_us, in cost x period. Optional;
 --                                         needed to book many calls as one run.
---   keep_position, leave_position         Store and remove the position of an asker that waits for an unknown time.
+--   keep_position, leave_position         Store and remove the position of a replica that waits for an unknown time.
 --                                         Optional.
 -- A rule with is_budget has no pace. Separate Redis keys store its state. It has further functions:
 --   read(limit, next_number)              Reads further numbers of the limit from a request.

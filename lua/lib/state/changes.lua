@@ -30,7 +30,7 @@ local function put_in_force(bucket, terms, version)
 end
 
 -- Makes the newest declared policy active, unless an operator or rules have replaced the declared policy. Returns
--- false if the active policy is not the asker's.
+-- false if the active policy is not that of the replica.
 local function settle_terms(bucket, terms, server_us)
   local is_same = bucket.text == terms.text
   if terms.version == 0 and not is_same and bucket.source == 0 then

@@ -3,8 +3,8 @@
 -- reply with thousands of values.
 local MOST_TAKEN = 1000
 
-local function hole_name(slot_us, asker, index, name)
-  return string.format('%.0f %s %d %s', slot_us, asker, index, name)
+local function hole_name(slot_us, replica, index, name)
+  return string.format('%.0f %s %d %s', slot_us, replica, index, name)
 end
 
 -- Takes the earliest holes of equal calls, and deletes holes that have passed.

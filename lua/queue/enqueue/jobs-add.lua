@@ -17,7 +17,7 @@
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
--- @include lib/lanes/weigh
+-- @include lib/lanes/weights
 -- @include lib/enqueue/add
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())

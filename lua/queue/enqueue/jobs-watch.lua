@@ -8,7 +8,7 @@
         worker waits for jobs
 ]]
 -- @include lib/now-ms
--- @include lib/lanes/names
+-- @include lib/lanes/lane-keys
 
 local job, lock, delayed, marker, meta, prefix, id = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2]
 local name, ended = unpack(redis.call('HMGET', job, 'name', 'finishedOn'))

@@ -11,7 +11,7 @@
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
--- @include lib/lanes/weigh
+-- @include lib/lanes/weights
 -- @include lib/lanes/states/cancelled
 
 local active, prioritized, stalled = KEYS[6], KEYS[7], KEYS[8]

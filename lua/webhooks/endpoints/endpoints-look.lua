@@ -10,7 +10,7 @@
         attempts, the newest first, each as: the message, a space, and the number of the attempt.
 ]]
 -- @include lib/now-ms
--- @include lib/lanes/names
+-- @include lib/lanes/lane-keys
 local MINUTE_MS = 60000
 local health, log, line = KEYS[1], KEYS[2], KEYS[3]
 local prefix, key, most = ARGV[1], ARGV[2], tonumber(ARGV[3])

@@ -10,7 +10,7 @@
         [7] limits: its own limits as text, or ''
   Reply 1 if it was stored, 0 if it was changed by another process, -1 if the tenant has too many endpoints
 ]]
--- @include lib/webhooks/changed
+-- @include lib/webhooks/note-change
 -- @include lib/webhooks/own-limits
 local tenant, id, record, before = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local endpoints, ids, versions, rates, changed, number, tenants = unpack(KEYS)

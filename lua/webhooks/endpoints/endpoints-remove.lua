@@ -10,7 +10,7 @@
         [5] most: how many messages of the line one run removes
   Reply 1 if it was removed, 0 if it did not exist, 2 if this must run again
 ]]
--- @include lib/webhooks/changed
+-- @include lib/webhooks/note-change
 -- @include lib/webhooks/own-limits
 local endpoints, ids, versions, rates, changed, number, tenants = unpack(KEYS)
 local line, state = KEYS[12], KEYS[13]

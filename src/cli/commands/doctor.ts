@@ -116,14 +116,15 @@ function evictionOf(info: Info): Finding {
     what: "eviction",
     state: "bad",
     found: policy,
-    remedy: "a full memory drops limits and jobs: CONFIG SET maxmemory-policy noeviction",
+    remedy:
+      "Redis drops limits and jobs when its memory is full: CONFIG SET maxmemory-policy noeviction",
   };
 }
 
 function memoryOf(info: Info): Finding {
   const used = Number(info.get("used_memory") ?? 0);
   const most = Number(info.get("maxmemory") ?? 0);
-  const found = `${info.get("used_memory_human") ?? "?"} of ${most === 0 ? "no bound" : (info.get("maxmemory_human") ?? "?")}`;
+  const found = `${info.get("used_memory_human") ?? "?"} used, ${most === 0 ? "no limit" : `limit ${info.get("maxmemory_human") ?? "?"}`}`;
   if (most > 0 && used / most > 0.8) {
     return {
       what: "memory",
@@ -137,7 +138,7 @@ function memoryOf(info: Info): Finding {
 
 function persistenceOf(info: Info): Finding {
   const isAof = info.get("aof_enabled") === "1";
-  const found = isAof ? "append-only file" : "snapshots at most";
+  const found = isAof ? "append-only file" : "no append-only file";
   if (isAof && info.get("aof_last_write_status") !== "err") {
     return { what: "persistence", state: "good", found };
   }
@@ -157,7 +158,7 @@ async function clockOf(redis: Redis): Promise<Finding> {
   const found = `${Math.abs(aheadMs)} ms ${aheadMs < 0 ? "behind" : "ahead of"} this machine`;
   if (Math.abs(aheadMs) < SKEW_MS) return { what: "clock", state: "good", found };
   const remedy =
-    "slots and deadlines go by Redis' clock, and cron times look wrong beside others: run NTP on both";
+    "slots, deadlines and cron times follow the clock of Redis: run NTP on both machines";
   return { what: "clock", state: "warning", found, remedy };
 }
 
@@ -174,8 +175,7 @@ async function latencyOf(redis: Redis): Promise<Finding> {
   const medianMs = times.toSorted((a, b) => a - b)[PINGS / 2]!;
   const found = `${medianMs.toFixed(2)} ms a round trip`;
   if (medianMs < SLOW_MS) return { what: "latency", state: "good", found };
-  const remedy =
-    "each draw of a call that comes alone waits for it: move the service and Redis together";
+  const remedy = "a single call waits this long for its slot: run the service close to Redis";
   return { what: "latency", state: "warning", found, remedy };
 }
 

@@ -12,7 +12,7 @@ import { JOB_STATES } from "../../queue/job.ts";
 import type { ShadowState } from "../../throttle/bucket/bucket-state.ts";
 import type { BucketBrief } from "../../throttle/bucket/facts/status.ts";
 import { MOST_NAMES, OTHER, type Sample } from "./counts.ts";
-import { exportMetric } from "./exported.ts";
+import { exportMetric } from "./export-metric.ts";
 import { metricsOf, REGISTER, type Metrics, type MetricsOptions } from "./process-metrics.ts";
 import { createReadings, type Readings } from "./readings.ts";
 import { registerAll, type MetricsRegister } from "./register.ts";
@@ -107,8 +107,10 @@ const READ: Readonly<Record<FleetMetric, Read>> = {
     ),
   sluice_queue_oldest_due_seconds: ofQueues(({ oldest }) => (oldest?.waitingMs ?? 0) / 1_000),
   sluice_queue_unexplained_delay_seconds: ofQueues(({ unexplainedMs }) => unexplainedMs / 1_000),
-  sluice_dead_letters_oldest_seconds: ofQueues(({ oldestDeadMs = 0 }) => oldestDeadMs / 1_000),
-  sluice_queue_drain_seconds: ofQueues(({ goneInMs }) => goneInMs && goneInMs / 1_000),
+  sluice_dead_letters_oldest_seconds: ofQueues(
+    ({ oldestDeadLetterMs = 0 }) => oldestDeadLetterMs / 1_000,
+  ),
+  sluice_queue_drain_seconds: ofQueues(({ emptyInMs }) => emptyInMs && emptyInMs / 1_000),
   sluice_queue_workers_wanted: ofQueues(({ workersWanted }) => workersWanted),
 };
 

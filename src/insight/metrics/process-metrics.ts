@@ -5,7 +5,7 @@ import { PROCESS_METRICS, type ProcessMetric } from "../../core/events/metrics.t
 import type { Observing } from "../../core/events/observer.ts";
 import { readOptions } from "../../core/input/options.ts";
 import { SluicesCounts } from "./counts.ts";
-import { exportMetric } from "./exported.ts";
+import { exportMetric } from "./export-metric.ts";
 import { isRegister, registerAll, type MetricsRegister } from "./register.ts";
 
 export interface MetricsOptions {

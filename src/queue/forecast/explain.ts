@@ -8,13 +8,13 @@ import type { Cost } from "../../throttle/costs.ts";
 import { readDue, readJob, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { keyTextOf, type Job } from "../job.ts";
-import type { NoPromise } from "./forecast.ts";
+import type { NoForecastReason } from "./forecast.ts";
 
 /**
  * The reason why a job waits:
  *
  * - `"delay"`: the job's start time; `"retry"`: the time of its next attempt
- * - a reason of {@link NoPromise}: no worker is alive, a pause is active, or the downstream is unreachable
+ * - a reason of {@link NoForecastReason}: no worker is alive, a pause is active, or the downstream is unreachable
  * - `"cooldown"`: the end of a cooldown
  * - `"limit"`: room under a limit of the bucket; `"key"`: room under a limit of its key
  * - `"lease"`: the end of a running call, under a limit on concurrent calls
@@ -23,7 +23,7 @@ import type { NoPromise } from "./forecast.ts";
 export type WaitsFor =
   | "delay"
   | "retry"
-  | NoPromise
+  | NoForecastReason
   | "cooldown"
   | "limit"
   | "key"
@@ -145,10 +145,11 @@ function reasonFor(job: Job<unknown>, facts: Facts, nowMs: number): Reason | und
   if (!isWorked) return { waitsFor: "no worker" };
   if (queueMs > 0) return { waitsFor: "queue paused", forMs: queueMs };
   if (shared.pausedForMs > 0) return { waitsFor: "bucket paused", forMs: shared.pausedForMs };
-  if (shared.awayForMs > 0) return { waitsFor: "downstream away", forMs: shared.awayForMs };
+  if (shared.unreachableForMs > 0)
+    return { waitsFor: "downstream away", forMs: shared.unreachableForMs };
   const keyPausedMs = Math.max(keyMs, own.pausedForMs);
   if (keyPausedMs > 0) return { waitsFor: "key paused", forMs: keyPausedMs };
-  if (own.awayForMs > 0) return { waitsFor: "key away", forMs: own.awayForMs };
+  if (own.unreachableForMs > 0) return { waitsFor: "key away", forMs: own.unreachableForMs };
   if (own.coolingForMs > 0) return { waitsFor: "cooldown", forMs: own.coolingForMs };
   return ofLimits(own.limits, job.cost) ?? asideFor(keyTextOf(job), seen) ?? { waitsFor: "lane" };
 }

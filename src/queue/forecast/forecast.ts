@@ -14,7 +14,7 @@ import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/bucket-state.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { readOfKey, type OfKey } from "../options.ts";
+import { readOfKey, type KeyFilter } from "../options.ts";
 import { drain, type Drain, type LaneLoad } from "./drain.ts";
 import { createGroups, type Groups, paceOf, type Pace } from "./pace.ts";
 
@@ -25,13 +25,16 @@ import { createGroups, type Groups, paceOf, type Pace } from "./pace.ts";
  * - the queue, the key or the bucket is paused without an end
  * - the downstream is unreachable, for all keys or for this one, until a job that tests it succeeds
  */
-export type NoPromise =
+export type NoForecastReason =
   | "no worker"
   | "queue paused"
   | "key paused"
   | "bucket paused"
   | "downstream away"
   | "key away";
+
+/** @deprecated Use `NoForecastReason`. */
+export type NoPromise = NoForecastReason;
 
 /** The expected start of a job, computed from the current backlog, limits and workers. */
 export type JobEta = {
@@ -43,7 +46,7 @@ export type JobEta = {
       readonly startsInMs: number;
       readonly reason?: undefined;
     }
-  | { readonly startsInMs: undefined; readonly reason: NoPromise }
+  | { readonly startsInMs: undefined; readonly reason: NoForecastReason }
 );
 
 /** When a queue's backlog will be gone if nothing changes. */
@@ -51,20 +54,28 @@ export type Forecast = Waiting &
   (
     | {
         /** Ms until all pending jobs have started. 0 if no jobs are pending. */
+        readonly emptyInMs: number;
+        /** @deprecated Use `emptyInMs`, which has the same value. */
         readonly goneInMs: number;
         readonly reason?: undefined;
       }
-    | { readonly goneInMs: undefined; readonly reason: NoPromise }
+    | {
+        readonly emptyInMs: undefined;
+        readonly goneInMs: undefined;
+        readonly reason: NoForecastReason;
+      }
   );
 
 interface Waiting {
   /** How many jobs are pending. */
   readonly waiting: number;
   /**
-   * How many workers are alive, in all processes. `places` is how many jobs they can run at once: the sum of their
-   * `concurrency`.
+   * How many workers are alive, in all processes. `totalConcurrency` is how many jobs they can run at once: the sum of
+   * their `concurrency`.
    */
   readonly workers: number;
+  readonly totalConcurrency: number;
+  /** @deprecated Use `totalConcurrency`, which has the same value. */
   readonly places: number;
   /**
    * The jobs that will miss their deadlines (`maxWaitMs`). Only the 1,000 jobs in lanes with the earliest deadlines are
@@ -91,7 +102,7 @@ export interface Forecasts {
    * does not exist or has ended.
    */
   readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
-  readonly forecast: (options?: OfKey) => Promise<Forecast>;
+  readonly forecast: (options?: KeyFilter) => Promise<Forecast>;
   /** Returns the forecast for all keys, and the lanes from which it was computed. */
   readonly glance: () => Promise<{ readonly expected: Forecast; readonly seen: LanesSeen }>;
   /** Returns two forecasts: for the bucket as it is now, and for the bucket after the change. */
@@ -110,11 +121,11 @@ interface BacklogView {
   readonly drained: Drain;
   readonly live: LiveWorkers;
   /** Why no job of the queue starts. Undefined if jobs start. */
-  readonly reason: NoPromise | undefined;
+  readonly reason: NoForecastReason | undefined;
   /** Returns for how many ms a key is paused. Infinity while the key's downstream is unreachable. */
   readonly heldForMs: (key: string | undefined) => number;
   /** Returns why no job of a key, or of any key below it, starts. */
-  readonly keyReason: (key: string | undefined) => NoPromise;
+  readonly keyReason: (key: string | undefined) => NoForecastReason;
   /** Ms until the bucket allows any call to start. */
   readonly fromMs: number;
   readonly lanes: readonly Lane[];
@@ -279,10 +290,11 @@ export function createForecasts(parts: {
         : loads.length === 0
           ? lastOf(own, waiting)
           : Math.max(...loads.map((load) => lastOf(laneOf(load.key), load.calls)));
-    const goneInMs = wholeMs(Math.max(fromMs + lastMs, heldForMs(key)));
-    const facts = { waiting, ...live };
+    const emptyInMs = wholeMs(Math.max(fromMs + lastMs, heldForMs(key)));
+    const { workers, places } = live;
+    const facts = { waiting, workers, totalConcurrency: places, places };
     if (waiting > 0 && backlog.reason !== undefined) {
-      return { ...facts, goneInMs: undefined, reason: backlog.reason, missed: [] };
+      return { ...facts, ...unknownEnd(backlog.reason), missed: [] };
     }
     const missed = seen.deadlines.flatMap((each) => {
       if (key !== undefined && !isWithin(each.key, key)) return [];
@@ -294,10 +306,14 @@ export function createForecasts(parts: {
       const shown = decodeKey(each.key);
       return isMissed ? [withForever({ id, key: shown, startsInMs, deadlineInMs })] : [];
     });
-    if (waiting === 0) return { ...facts, goneInMs: 0, missed };
-    if (goneInMs < Infinity) return { ...facts, goneInMs, missed };
-    return { ...facts, goneInMs: undefined, reason: backlog.keyReason(key), missed };
+    if (waiting === 0) return { ...facts, emptyInMs: 0, goneInMs: 0, missed };
+    if (emptyInMs < Infinity) return { ...facts, emptyInMs, goneInMs: emptyInMs, missed };
+    return { ...facts, ...unknownEnd(backlog.keyReason(key)), missed };
   }
+}
+
+function unknownEnd(reason: NoForecastReason) {
+  return { emptyInMs: undefined, goneInMs: undefined, reason };
 }
 
 /** Returns why no job of a queue starts; undefined if jobs start. */
@@ -312,7 +328,7 @@ function reasonOf({
   readonly ofQueueMs: number;
   readonly ofBucketMs: number;
   readonly isUnreachable: boolean;
-}): NoPromise | undefined {
+}): NoForecastReason | undefined {
   if (live.workers === 0) return "no worker";
   if (ofQueueMs === Infinity) return "queue paused";
   if (ofBucketMs === Infinity) return "bucket paused";

@@ -8,7 +8,7 @@ import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import { encodedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import { oldestFailedAtMs, type StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobExplanation } from "./explain.ts";
-import type { Forecast, Forecasts, NoPromise } from "./forecast.ts";
+import type { Forecast, Forecasts, NoForecastReason } from "./forecast.ts";
 
 /** The state of a queue, across all processes. */
 export interface QueueStatus extends SettingsStatus {
@@ -26,6 +26,8 @@ export interface QueueStatus extends SettingsStatus {
    */
   readonly oldest: OldestDue | undefined;
   /** How long ago the oldest dead letter failed, in ms. Undefined without dead letters. */
+  readonly oldestDeadLetterMs: number | undefined;
+  /** @deprecated Use `oldestDeadLetterMs`, which has the same value. */
   readonly oldestDeadMs: number | undefined;
   /**
    * How much of the oldest job's wait is not explained by a limit, a cooldown, a pause or its turn, in ms. `0` while
@@ -34,17 +36,23 @@ export interface QueueStatus extends SettingsStatus {
    */
   readonly unexplainedMs: number;
   /** Ms until the backlog is gone, as in `forecast()`. Undefined if there is no forecast; `reason` says why. */
+  readonly emptyInMs: number | undefined;
+  /** @deprecated Use `emptyInMs`, which has the same value. */
   readonly goneInMs: number | undefined;
-  readonly reason: NoPromise | undefined;
+  readonly reason: NoForecastReason | undefined;
   /**
    * Up to 20 keys with the most pending jobs, the key with the most first. With more than 1,000 keys, only the keys
    * whose turn comes soon are checked.
    */
   readonly lanes: readonly LaneStatus[];
   /** How many keys have pending jobs. */
+  readonly totalLanes: number;
+  /** @deprecated Use `totalLanes`, which has the same value. */
   readonly lanesInAll: number;
   /** How many workers are alive, and how many jobs they can run at once. */
   readonly workers: number;
+  readonly totalConcurrency: number;
+  /** @deprecated Use `totalConcurrency`, which has the same value. */
   readonly places: number;
   /**
    * How many workers are needed to start the backlog at the rate of the bucket: `0` without a backlog. Assumes that
@@ -93,6 +101,8 @@ export interface LaneStatus {
    * For how many ms the lane is blocked, because the key has no room or is paused. `0` if the lane is not blocked.
    * Infinity (in JSON `"forever"`) if the block has no end.
    */
+  readonly blockedForMs: number;
+  /** @deprecated Use `blockedForMs`, which has the same value. */
   readonly asideMs: number;
 }
 
@@ -180,20 +190,24 @@ export function createStatus({
         settings(),
         access.ask(() => lanes.byHand({ queue })),
       ]);
-    const { workers, places, goneInMs, reason } = expected;
+    const { workers, totalConcurrency, emptyInMs, reason } = expected;
+    const oldestDeadLetterMs = deadAtMs && Math.max(0, access.clock.latestMs() - deadAtMs);
     const rates = ratesOf(ended);
     return {
       name: queue,
       generation: hand.generation,
       jobs,
       oldest,
-      oldestDeadMs: deadAtMs && Math.max(0, access.clock.latestMs() - deadAtMs),
+      oldestDeadLetterMs,
+      oldestDeadMs: oldestDeadLetterMs,
       unexplainedMs: await unexplainedOf(oldest, capPerSecond),
-      goneInMs,
+      emptyInMs,
+      goneInMs: emptyInMs,
       reason,
       ...longestLanes(seen),
       workers,
-      places,
+      totalConcurrency,
+      places: totalConcurrency,
       workersWanted: workersWanted(expected, capPerSecond, rates.handlerMs),
       ...rates,
       ...set,
@@ -205,19 +219,26 @@ const LANES_SHOWN = 20;
 /** A lane that is blocked for longer than a century is blocked forever. */
 const ENDLESS_MS = 3_155_760_000_000;
 
-function longestLanes({ lanes, others }: LanesSeen): Pick<QueueStatus, "lanes" | "lanesInAll"> {
+function longestLanes({
+  lanes,
+  others,
+}: LanesSeen): Pick<QueueStatus, "lanes" | "totalLanes" | "lanesInAll"> {
   const waiting = lanes.filter(({ jobs }) => jobs > 0);
   const longest = waiting.toSorted((one, other) => other.jobs - one.jobs).slice(0, LANES_SHOWN);
+  const totalLanes = waiting.length + others.lanes;
   return {
-    lanesInAll: waiting.length + others.lanes,
-    lanes: longest.map(({ key, jobs, weight, asideMs }) =>
-      withForever({
+    totalLanes,
+    lanesInAll: totalLanes,
+    lanes: longest.map(({ key, jobs, weight, asideMs }) => {
+      const blockedForMs = asideMs > ENDLESS_MS ? Infinity : asideMs;
+      return withForever({
         key: decodeKey(key),
         jobs,
         weight,
-        asideMs: asideMs > ENDLESS_MS ? Infinity : asideMs,
-      }),
-    ),
+        blockedForMs,
+        asideMs: blockedForMs,
+      });
+    }),
   };
 }
 
@@ -236,10 +257,10 @@ function ratesOf({ done, failed, busyMs, overMs }: EndedSince) {
  * jobs.
  */
 function workersWanted(
-  { waiting, workers, places }: Forecast,
+  { waiting, workers, totalConcurrency }: Forecast,
   capPerSecond: number = Infinity,
   handlerMs: number = 0,
 ): number {
   const atOnce = Math.min(waiting, (capPerSecond * (handlerMs + AHEAD_MS)) / 1_000);
-  return Math.ceil(workers === 0 ? Math.min(1, atOnce) : (atOnce * workers) / places);
+  return Math.ceil(workers === 0 ? Math.min(1, atOnce) : (atOnce * workers) / totalConcurrency);
 }

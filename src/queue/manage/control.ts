@@ -7,7 +7,7 @@ import type { QueueCounts } from "../../stores/redis/scripts/queue/steering.ts";
 import { codeOf, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";
-import { readOfKey, readOfKeyByHand, type OfKey, type OfKeyByHand } from "../options.ts";
+import { readOfKey, readOfKeyByHand, type KeyFilter, type OfKeyByHand } from "../options.ts";
 import type { OwnedBulkChanges, RetriedRuns } from "./bulk.ts";
 import type { NoteBulk } from "./changes.ts";
 import type { Pages } from "./pages.ts";
@@ -23,7 +23,7 @@ export interface QueueSteering {
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
-  counts(options?: OfKey): Promise<QueueCounts>;
+  counts(options?: KeyFilter): Promise<QueueCounts>;
   /**
    * Removes all waiting and delayed jobs, a thousand at a time. With a key, removes only the jobs of that key. Running
    * and ended jobs stay, and so do the schedules of recurring jobs. A job that is enqueued during the call may be

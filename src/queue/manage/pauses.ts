@@ -8,10 +8,10 @@ import { NOT_NOW, type KeptQueueChange } from "../../core/stores/insight/changes
 import { endOf, type ChangeLog, type Inverse } from "../../core/stores/insight/change-log.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import type { OfKey } from "../options.ts";
-import { assertChanged, BY_HAND, type QueueByHand } from "./by-hand.ts";
+import type { KeyFilter } from "../options.ts";
+import { assertChanged, BY_HAND, type QueueByHand } from "./overrides.ts";
 
-export interface QueuePauseOptions extends OfKey, QueueByHand {
+export interface QueuePauseOptions extends KeyFilter, QueueByHand {
   /** How long the pause lasts, in ms. By default, the pause lasts until `resume()`. */
   readonly forMs?: number | undefined;
 }
@@ -24,7 +24,7 @@ export interface QueuePause {
   readonly forMs: number;
 }
 
-export interface QueueResumeOptions extends OfKey, QueueByHand {}
+export interface QueueResumeOptions extends KeyFilter, QueueByHand {}
 
 /**
  * Pauses and resumes a queue and its keys. `sluice.changes()` lists these changes. All methods reject with

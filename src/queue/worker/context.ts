@@ -129,6 +129,9 @@ export type HandlerInput<Data, Result> =
   | string
   | URL;
 
+/** @deprecated Use `HandlerInput`. */
+export type GivenHandler<Data, Result> = HandlerInput<Data, Result>;
+
 /** The context of a job that a worker has fetched, with the wait for the job's slot. */
 export interface OwnedJobContext extends JobContext, WaitRegistry {
   readonly jobId: string;

@@ -363,8 +363,14 @@ export function createWorker<Data, Result>(
     status() {
       const waiting = running.unbegun;
       const counts = { running: running.count - waiting, waiting, concurrency };
-      const { awayForMs } = bucket.breaker;
-      return { ...status, ...counts, paused: orders.isPaused, awayForMs };
+      const { unreachableForMs } = bucket.breaker;
+      return {
+        ...status,
+        ...counts,
+        paused: orders.isPaused,
+        unreachableForMs,
+        awayForMs: unreachableForMs,
+      };
     },
     async close(given) {
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);

@@ -14,7 +14,7 @@ import { assertBucket } from "../access/access.ts";
 import type { Problem } from "../app/codes.ts";
 import { problemOf, sendProblem } from "../problem.ts";
 import { endOfTurn, whenHungUp, type Caller, type Callers } from "./caller.ts";
-import type { Found } from "./found.ts";
+import type { FoundBuckets } from "./found-buckets.ts";
 import {
   BUCKET_PARAMS,
   DECISION,
@@ -60,7 +60,7 @@ interface SlotReply {
 }
 
 export interface DrawParts {
-  readonly found: Found;
+  readonly found: FoundBuckets;
   readonly slots: GivenSlots;
   readonly callers: Callers;
 }

@@ -5,8 +5,8 @@ import type { EnqueueOptions } from "../../queue/options.ts";
 import { statusOfJob } from "../../operations/jobs.ts";
 import { JOB_STATUS } from "../../operations/shapes.ts";
 import { HttpProblem, readAfterChange } from "../problem.ts";
-import type { Found } from "./found.ts";
-import { readOnce, withOnce } from "./once.ts";
+import type { FoundBuckets } from "./found-buckets.ts";
+import { readIdempotencyKey, withDedupeId } from "./idempotency.ts";
 import { ENQUEUE_BODY, JOBS_TOLD, PROBLEM, QUEUE_PARAMS } from "./schemas.ts";
 
 /** A job in a request. */
@@ -20,7 +20,7 @@ interface OfQueue {
 
 export function jobRoutes(
   app: FastifyInstance,
-  { found, notes }: { readonly found: Found; readonly notes: RequestNotes },
+  { found, notes }: { readonly found: FoundBuckets; readonly notes: RequestNotes },
 ): void {
   const readJson = app.getDefaultJsonParser("error", "error");
   const readLine = (request: FastifyRequest, line: string): unknown => {
@@ -48,17 +48,17 @@ export function jobRoutes(
     const { queue: name } = request.params;
     const queue = await found.queue(name);
     const header = request.headers["idempotency-key"];
-    const once = readOnce({ notes, queue: name, header });
+    const idempotent = readIdempotencyKey({ notes, queue: name, header });
     const { body } = request;
     const store = (
       data: readonly unknown[],
       work: () => Promise<QueuedJob<unknown>[]>,
     ): Promise<QueuedJob<unknown>[]> =>
-      once === undefined ? work() : once.store({ body, data, work });
+      idempotent === undefined ? work() : idempotent.store({ body, data, work });
     void reply.code(202);
     if (Array.isArray(body)) {
       const given = body as readonly GivenJob[];
-      const options = given.map((job, index) => withOnce(once, optionsOf(job), index));
+      const options = given.map((job, index) => withDedupeId(idempotent, optionsOf(job), index));
       const data = given.map((job) => job.data);
       const jobs = await store(data, () =>
         queue.enqueueMany(data, (_data, index) => options[index]!),
@@ -66,7 +66,7 @@ export function jobRoutes(
       return { jobs: jobs.map(({ id, isNew }) => ({ id, isNew })) };
     }
     const given = body as GivenJob;
-    const options = withOnce(once, optionsOf(given));
+    const options = withDedupeId(idempotent, optionsOf(given));
     const { data } = given;
     const [job] = await store([data], async () => [await queue.enqueue(data, options)]);
     const { id, isNew } = job!;

@@ -5,7 +5,7 @@ import type { SettledCost } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { DrawnSlot, Slot } from "../../throttle/slot/slot.ts";
 import { HttpProblem } from "../problem.ts";
-import type { Found } from "./found.ts";
+import type { FoundBuckets } from "./found-buckets.ts";
 import { createSlotIds, type SlotId } from "./slot-ids.ts";
 
 /** How long a client holds a slot, and the cost with which the slot was drawn. */
@@ -52,7 +52,7 @@ interface Held {
 }
 
 export interface GivenParts {
-  readonly found: Found;
+  readonly found: FoundBuckets;
   readonly secrets: SlotSecrets;
 }
 

@@ -15,7 +15,7 @@ import {
 } from "../../core/errors.ts";
 import { assertBucket } from "../access/access.ts";
 import { endOfTurn } from "../decide/caller.ts";
-import type { Found } from "../decide/found.ts";
+import type { FoundBuckets } from "../decide/found-buckets.ts";
 import { HttpProblem } from "../problem.ts";
 import { pathBelow } from "./address.ts";
 import { readBody, type Body } from "./upstream/body.ts";
@@ -30,7 +30,7 @@ import { keyOf, readClientHeaders } from "./client-headers.ts";
 
 export interface ForwardParts {
   readonly forwards: readonly ReadForward[];
-  readonly found: Pick<Found, "bucket">;
+  readonly found: Pick<FoundBuckets, "bucket">;
   /** True if a text contains a token of this server. */
   readonly holdsToken: (text: string) => boolean;
 }

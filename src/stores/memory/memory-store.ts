@@ -38,10 +38,10 @@ export function createMemoryStore(
 
   function publish(channel: string, message: string): void {
     const [bucket, key] = textOf(message).split("\n") as [string, string?];
-    const [, what, asker] = /^memory:(changes|wake):?(.*)$/s.exec(textOf(channel))!;
+    const [, what, replica] = /^memory:(changes|wake):?(.*)$/s.exec(textOf(channel))!;
     // Delivers after the script, as Redis does, because a listener may run the same script again.
     queueMicrotask(() => {
-      if (what === "wake") wakes.get(asker!)?.(bucket, "lease", key);
+      if (what === "wake") wakes.get(replica!)?.(bucket, "lease", key);
       else for (const wake of wakes.values()) wake(bucket, "change", key);
     });
   }
@@ -107,8 +107,8 @@ export function createMemoryStore(
       const found = commands["ZRANGEBYSCORE"]!(budgetsKey(PREFIX, bucket), wholeUs(), "+inf");
       return ownersOfLedgers((found as Table).a.map((each) => textOf(each as string)));
     },
-    listen(asker, wake) {
-      wakes.set(asker, wake);
+    listen(replica, wake) {
+      wakes.set(replica, wake);
     },
     async learn(request) {
       return send(ratiosLearn, { ...request, prefix: PREFIX });

@@ -23,7 +23,7 @@ import { slotsDraw, type SlotsDraw } from "./scripts/bucket/slots-draw.ts";
 export interface RedisStoreOptions {
   /** The store's own connection, from `connect(input, "store")`. The store closes it. */
   readonly redis: Redis | Cluster;
-  /** Opens the connection for notifications, when the first asker listens. */
+  /** Opens the connection for notifications, when the first replica listens. */
   readonly connectSubscriber: () => Redis | Cluster;
   readonly prefix: string;
   /** The maximum time that a draw waits for a reply, including reconnects. */
@@ -167,7 +167,7 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
       ),
     readOutages: (request) => requests.send(request.bucket, () => notes.readOutages(request)),
     noteOutage: (note) => requests.sendOnce(note.bucket, () => notes.noteOutage(note)),
-    listen: (asker, wake) => notifications.listen(asker, wake),
+    listen: (replica, wake) => notifications.listen(replica, wake),
     async close() {
       requests.close();
       notifications.close();

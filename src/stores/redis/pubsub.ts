@@ -1,6 +1,6 @@
 /**
- * The messages that replicas publish to each other: a lease became free for a replica, called an
- * asker, or a bucket changed.
+ * The messages that replicas publish to each other: a lease became free for a replica, or a bucket
+ * changed.
  */
 import type { Cluster, Redis } from "ioredis";
 import type { Wake } from "../../core/store.ts";
@@ -8,13 +8,13 @@ import { restWhile } from "./ioredis/silent-servers.ts";
 import { changesChannel } from "./scripts/bucket/bucket.ts";
 import { wakeChannel } from "./scripts/bucket/leases.ts";
 
-/** Receives Redis messages for the askers of one process. */
+/** Receives Redis messages for the replicas of one process. */
 export interface Notifications {
   /**
-   * Calls `wake` for each message to this asker, and for each change of a bucket, until `close` is
-   * called.
+   * Calls `wake` for each message to this replica, and for each change of a bucket, until `close`
+   * is called.
    */
-  listen(asker: string, wake: Wake): void;
+  listen(replica: string, wake: Wake): void;
   /** Call this at each draw. Without draws, the subscriptions are checked less often. */
   used(): void;
   close(): void;
@@ -31,8 +31,8 @@ const CHECKS_AT_REST = 6;
 const PING_AT_REST_MS = 20_000;
 
 /**
- * Subscribes to the channels of askers on one connection. `connect` opens that connection when the
- * first asker listens. A lost message delays an asker by half a second, because waiting callers
+ * Subscribes to the channels of replicas on one connection. `connect` opens that connection when the
+ * first replica listens. A lost message delays a replica by half a second, because waiting callers
  * send a request again by themselves.
  *
  * ioredis subscribes again after each reconnect, but not reliably. It drops subscriptions that
@@ -44,7 +44,7 @@ const PING_AT_REST_MS = 20_000;
  */
 export function createNotifications(connect: () => Redis | Cluster, prefix: string): Notifications {
   const changes = changesChannel(prefix);
-  /** The callback of each asker, by channel. */
+  /** The callback of each replica, by channel. */
   const wakes = new Map<string, Wake>();
   let redis: Redis | Cluster | undefined;
   let checking: NodeJS.Timeout | undefined;
@@ -126,9 +126,9 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
   }
 
   return {
-    listen(asker, wake) {
+    listen(replica, wake) {
       if (isClosed) return;
-      const channel = wakeChannel(prefix, asker);
+      const channel = wakeChannel(prefix, replica);
       const isFirst = wakes.size === 0;
       wakes.set(channel, wake);
       redis ??= open();

@@ -69,8 +69,8 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
     learn: (request) => storeOf(request.bucket).learn(request),
     readOutages: (request) => storeOf(request.bucket).readOutages(request),
     noteOutage: (note) => storeOf(note.bucket).noteOutage(note),
-    listen(asker, wake) {
-      for (const store of stores) store.listen(asker, wake);
+    listen(replica, wake) {
+      for (const store of stores) store.listen(replica, wake);
     },
     async close() {
       await Promise.all(stores.map((store) => store.close()));

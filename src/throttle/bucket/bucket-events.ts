@@ -88,15 +88,21 @@ export interface ChangeEvent {
 }
 
 /** Reports that this process found the downstream unreachable, after several failures in a row or a failed probe. */
-export interface AwayEvent extends OfKey {
+export interface UnreachableEvent extends OfKey {
   /** The time until the next probe, in ms: `2000`. Nothing else starts before that. */
   readonly forMs: number;
   /** The error of the failed call: `"TypeError: fetch failed (connect ECONNREFUSED 10.0.0.7:443)"`. */
   readonly reason: string;
 }
 
+/** @deprecated Use `UnreachableEvent`. */
+export type AwayEvent = UnreachableEvent;
+
 /** Reports that the downstream is reachable again. */
-export type BackEvent = OfKey;
+export type ReachableEvent = OfKey;
+
+/** @deprecated Use `ReachableEvent`. */
+export type BackEvent = ReachableEvent;
 
 /** The type of each event of a bucket, by event name. */
 export interface BucketEvents {
@@ -104,9 +110,13 @@ export interface BucketEvents {
   readonly refused: RefusedEvent;
   readonly cooldown: CooldownEvent;
   readonly slowed: SlowedEvent;
-  readonly away: AwayEvent;
-  readonly back: BackEvent;
   readonly budget: BudgetEvent;
+  readonly unreachable: UnreachableEvent;
+  readonly reachable: ReachableEvent;
+  /** @deprecated Use `unreachable`. */
+  readonly away: UnreachableEvent;
+  /** @deprecated Use `reachable`. */
+  readonly back: ReachableEvent;
   readonly change: ChangeEvent;
 }
 
@@ -115,10 +125,12 @@ const EVENT_NAMES: readonly (keyof BucketEvents)[] = [
   "refused",
   "cooldown",
   "slowed",
-  "away",
-  "back",
+  "unreachable",
+  "reachable",
   "budget",
   "change",
+  "away",
+  "back",
 ];
 
 /** Emits the events of a bucket. */
@@ -137,8 +149,8 @@ export interface BucketEmitter extends Emitter<BucketEvents> {
   /** Emits `cooldown` or `slowed` after a response of the downstream changed the bucket. */
   answered(key: string | undefined, change: Change): void;
   cooled(key: string | undefined, forMs: number): void;
-  /** Emits `away` or `back`. */
-  away(key: string | undefined, change: DownstreamChange): void;
+  /** Emits `unreachable` or `reachable`, and the same event under its old name. */
+  downstreamChanged(key: string | undefined, change: DownstreamChange): void;
   changed(key: string | undefined): void;
   /** Emits `budget` for each part of a budget that was reached. */
   reached(crossed: readonly CrossedBudget[]): void;
@@ -223,10 +235,14 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
         emitter.emit("slowed", { ...namedOf(key), factor: undefined, gapMs, forMs });
       }
     },
-    away(key, { isBack, forMs, reason = "" }) {
-      if (isBack && emitter.hasListener("back")) emitter.emit("back", namedOf(key));
-      if (isBack || !emitter.hasListener("away")) return;
-      emitter.emit("away", { ...namedOf(key), forMs, reason });
+    downstreamChanged(key, { isBack, forMs, reason = "" }) {
+      if (isBack) {
+        const event = namedOf(key);
+        for (const name of ["reachable", "back"] as const) emitter.emit(name, event);
+        return;
+      }
+      const event = { ...namedOf(key), forMs, reason };
+      for (const name of ["unreachable", "away"] as const) emitter.emit(name, event);
     },
     reached(crossed) {
       if (!emitter.hasListener("budget")) return;

@@ -74,6 +74,8 @@ export interface BriefState {
    */
   readonly pausedForMs: number;
   /** Ms until the next probe, at least `1`, if any process finds the downstream unreachable. Otherwise `0`. */
+  readonly unreachableForMs: number;
+  /** @deprecated Use `unreachableForMs`, which has the same value. */
   readonly awayForMs: number;
   /** The fraction of the rate that calls may use now. Refusals reduce it; `1` is the full rate. */
   readonly rateFactor: number;
@@ -93,7 +95,7 @@ export interface BucketState extends BriefState {
 /** Stands for a pause without an end: about 30 years, in µs. */
 export const FOREVER_US = 1e15;
 
-type SeenBeside = Pick<BriefState, "waitingHere" | "awayForMs">;
+type SeenBeside = Pick<BriefState, "waitingHere" | "unreachableForMs">;
 
 export function describeState(
   peeked: Peeked,
@@ -157,7 +159,7 @@ type BrieflyPeeked = Pick<
 function briefState(
   { nowUs, source, generation, coolUntilUs, pausedUntilUs, factor, alive }: BrieflyPeeked,
   policy: Policy,
-  { waitingHere, awayForMs }: SeenBeside,
+  { waitingHere, unreachableForMs }: SeenBeside,
 ): BriefState {
   return {
     policy: formatPolicy(policy),
@@ -165,7 +167,8 @@ function briefState(
     generation,
     coolingForMs: msUntil(coolUntilUs, nowUs),
     pausedForMs: orEndless(msUntil(pausedUntilUs, nowUs)),
-    awayForMs,
+    unreachableForMs,
+    awayForMs: unreachableForMs,
     rateFactor: factor / 1_000,
     replicas: alive,
     waitingHere,

@@ -159,7 +159,7 @@ export function createBucket(
 
   function noteOutage(key: string | undefined, change: DownstreamChange): void {
     const { isBack, isRemote, forMs } = change;
-    events.away(key, change);
+    events.downstreamChanged(key, change);
     if (isRemote) return;
     // Errors are ignored: if the store is down too, other processes detect the outage by their own failures.
     const coolMs = isBack ? undefined : Math.max(1, forMs);

@@ -280,13 +280,13 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       look(known.policy, key),
       store.readOutages({ bucket, keys }),
     ]);
-    const awayForMs = Math.max(0, ...aways.map((away) => away?.inMs ?? 0));
+    const unreachableForMs = Math.max(0, ...aways.map((away) => away?.inMs ?? 0));
     const policy = known.read(first.text);
     const peeked = policy === known.policy ? first : await look(policy, key);
     const { nowUs, wholeAtUs, gapUs, gapUntilUs } = peeked;
     return {
       policy,
-      state: describeState(peeked, key, policy, { waitingHere: waiting(), awayForMs }),
+      state: describeState(peeked, key, policy, { waitingHere: waiting(), unreachableForMs }),
       wholeInMs: msUntil(wholeAtUs, nowUs),
       spacedForMs: msUntil(gapUntilUs, nowUs),
       gapMs: gapUs / 1_000,

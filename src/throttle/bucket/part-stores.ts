@@ -121,7 +121,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
       // Outages are few, so all are stored in the first part. A read for several keys then needs only one node.
       readOutages: (request) => store.readOutages({ ...request, bucket: storeNames[0]! }),
       noteOutage: (note) => store.noteOutage({ ...note, bucket: storeNames[0]! }),
-      listen: (asker, wake) => store.listen(asker, wake),
+      listen: (replica, wake) => store.listen(replica, wake),
       close: () => store.close(),
     };
     return { storeName, store: part };

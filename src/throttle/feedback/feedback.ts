@@ -135,7 +135,8 @@ export function createFeedbackReader(
     const { answer, body } = heard;
     let given: unknown;
     try {
-      given = read(resultOrError, { heard: answer, ...namedOf(call.key), bucket, body });
+      const context = { answer, heard: answer, ...namedOf(call.key), bucket, body };
+      given = read(resultOrError, context);
     } catch (error) {
       return fallBack(`failed (${reasonOf(error)})`, heard, call);
     }
@@ -380,7 +381,7 @@ async function inTime(promise: PromiseLike<unknown>): Promise<unknown> {
 
 const LEVELS: readonly unknown[] = Array.from({ length: MOST_LEVELS }, (_, level) => level);
 const PERIODS: readonly unknown[] = ["second", "minute", "hour", "day", "month"];
-const REMEDY = "return { coolMs }, heard or a changed copy of it, or undefined";
+const REMEDY = "return { coolMs }, the given answer or a changed copy of it, or undefined";
 
 /**
  * Describes the mistake in the result of the user's function, and what to return instead. Undefined if the result is

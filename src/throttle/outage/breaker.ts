@@ -134,7 +134,7 @@ export interface Breaker {
    * Ms until the next job tries, at least 1, while the breaker of the whole bucket is open.
    * Otherwise 0.
    */
-  readonly awayForMs: number;
+  readonly unreachableForMs: number;
   /** The number of jobs that may start now: 0, 1 for a probe, or Infinity. */
   readonly admits: number;
 }
@@ -218,7 +218,7 @@ const OFF: Breaker = {
   isOpenFor: () => false,
   adoptOpen: () => {},
   isOn: false,
-  awayForMs: 0,
+  unreachableForMs: 0,
   admits: Infinity,
 };
 
@@ -416,7 +416,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
       else notifyOpen(scope, FOUND_ELSEWHERE, true);
     },
     isOn: true,
-    get awayForMs() {
+    get unreachableForMs() {
       if (wholeBucket.open === undefined) return 0;
       return Math.max(1, Math.ceil(blockedMs(wholeBucket, performance.now())));
     },

@@ -3,11 +3,11 @@ import type { Logger } from "../../core/logger.ts";
 import type { Store, Wake } from "../../core/store.ts";
 import { createOutageStore } from "./outage-store.ts";
 import {
-  createLocalStandIn,
-  createOpenStandIn,
+  createLocalFallback,
+  createOpenFallback,
   type KnownAtOutage,
-  type StandIn,
-} from "./stand-ins.ts";
+  type FallbackStore,
+} from "./fallback-stores.ts";
 
 /**
  * What happens to a bucket's calls while Redis does not answer:
@@ -16,8 +16,8 @@ import {
  * | ----------- | --------------------------------------------------------------- | -------------------------------------- |
  * | `"refuse"`  | fail with `StoreUnavailableError`                               | the store throws it (`redis/requests`) |
  * | `"wait"`    | wait, and the bucket retries each second                        | `waiting/pacer.ts`, `retries.ts`       |
- * | `{ local }` | use a part of this process's share of each limit                | `outage-store.ts`, `stand-ins.ts`      |
- * | `"open"`    | pass without any limit                                          | `outage-store.ts`, `stand-ins.ts`      |
+ * | `{ local }` | use a part of this process's share of each limit                | `outage-store.ts`, `fallback-stores.ts` |
+ * | `"open"`    | pass without any limit                                          | `outage-store.ts`, `fallback-stores.ts` |
  *
  * Jobs wait, except with `{ local }`: see `queue/worker/job-start.ts`.
  */
@@ -73,18 +73,18 @@ export function applyOnStoreDown(parts: {
 }): Store {
   const { store, bucket, asker, logger, onStoreDown, openLocalStore, wake } = parts;
   if (onStoreDown === "open")
-    return createOutageStore({ store, bucket, openStandIn: openUnlimited });
+    return createOutageStore({ store, bucket, openFallback: openUnlimited });
   if (typeof onStoreDown === "string" || openLocalStore === undefined) return store;
   const { local: share } = onStoreDown;
-  return createOutageStore({ store, bucket, openStandIn: openLocal });
+  return createOutageStore({ store, bucket, openFallback: openLocal });
 
-  function openUnlimited(known: KnownAtOutage): StandIn {
+  function openUnlimited(known: KnownAtOutage): FallbackStore {
     const problem = `Redis does not answer: ALL calls of bucket "${bucket}" pass WITHOUT ANY LIMIT until it does.`;
     logger.error({ bucket, onStoreDown }, problem);
-    return createOpenStandIn(known);
+    return createOpenFallback(known);
   }
 
-  function openLocal({ nowUs, replicas, runningOf }: KnownAtOutage): StandIn | undefined {
+  function openLocal({ nowUs, replicas, runningOf }: KnownAtOutage): FallbackStore | undefined {
     // Before the first reply from Redis, this process does not know the number of replicas. It
     // therefore cannot compute its share.
     if (nowUs === undefined || replicas === 0) return undefined;
@@ -96,6 +96,6 @@ export function applyOnStoreDown(parts: {
       local.listen(asker, wake);
       return local;
     };
-    return createLocalStandIn({ bucket, share, known: { nowUs, replicas, runningOf }, openStore });
+    return createLocalFallback({ bucket, share, known: { nowUs, replicas, runningOf }, openStore });
   }
 }

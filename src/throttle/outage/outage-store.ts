@@ -23,7 +23,7 @@ import {
   type SlotRequest,
 } from "../../core/store.ts";
 import { createBucketClock } from "../slot/bucket-clock.ts";
-import type { KnownAtOutage, StandIn } from "./stand-ins.ts";
+import type { KnownAtOutage, FallbackStore } from "./fallback-stores.ts";
 
 export interface OutageStoreOptions {
   readonly store: Store;
@@ -32,16 +32,16 @@ export interface OutageStoreOptions {
    * Opens the stand-in for an outage. If it returns undefined, there is no stand-in, and the draw
    * fails with Redis's error.
    */
-  readonly openStandIn: (known: KnownAtOutage) => StandIn | undefined;
+  readonly openFallback: (known: KnownAtOutage) => FallbackStore | undefined;
 }
 
 /** One outage of Redis. Times are in µs on the bucket's clock. */
 interface Outage {
-  readonly standIn: StandIn;
+  readonly fallback: FallbackStore;
   readonly sinceUs: number;
 }
 
-export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOptions): Store {
+export function createOutageStore({ store, bucket, openFallback }: OutageStoreOptions): Store {
   const clock = createBucketClock();
   const replicas = createReplicasSeen();
   const running = createRunningLeases();
@@ -66,13 +66,13 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     const nowUs =
       offset === undefined ? undefined : () => Math.floor((performance.now() - offset) * 1_000);
     const runningOf = (key?: string): number => running.countOfRedis(key);
-    const standIn = openStandIn({ nowUs, replicas: replicas.most, runningOf });
-    return standIn && { standIn, sinceUs: standIn.nowUs() };
+    const fallback = openFallback({ nowUs, replicas: replicas.most, runningOf });
+    return fallback && { fallback, sinceUs: fallback.nowUs() };
   }
 
   function end(ended: Outage): void {
     if (outage !== ended) return;
-    lastOutage = { sinceUs: ended.sinceUs, untilUs: ended.standIn.nowUs() };
+    lastOutage = { sinceUs: ended.sinceUs, untilUs: ended.fallback.nowUs() };
     outage = undefined;
     isReturning = true;
     hasStandInPositions = true;
@@ -149,8 +149,8 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
   }
 
   async function drawFromStandIn(request: DrawRequest, current: Outage): Promise<Drawn> {
-    const reply = await current.standIn.draw(request);
-    running.add(request, reply, current.standIn);
+    const reply = await current.fallback.draw(request);
+    running.add(request, reply, current.fallback);
     return reply;
   }
 
@@ -184,7 +184,7 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
 
   async function settle(request: SettleRequest): Promise<Settled | undefined> {
     if (outage !== undefined && request.slotUs >= outage.sinceUs) {
-      return outage.standIn.settle(request);
+      return outage.fallback.settle(request);
     }
     const settling = partForRedis(request);
     return settling && store.settle(settling);
@@ -207,7 +207,7 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     settle,
     noteSlot: (note, settling) => store.noteSlot(note, settling && partForRedis(settling)),
     async giveBack(request) {
-      await (outage?.standIn ?? store).giveBack(request);
+      await (outage?.fallback ?? store).giveBack(request);
     },
     async renew(request) {
       return (await forEachGranter(request, (granter, own) => granter.renew(own))).flat();
@@ -222,7 +222,7 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
       // An operator's change must reach all replicas, so it fails during an outage. A cooldown is
       // sent to the stand-in, because it also helps if it applies to this process alone.
       const isByHand = change.do === "configure" || change.do === "pause";
-      return (isByHand ? store : (outage?.standIn ?? store)).steer(request);
+      return (isByHand ? store : (outage?.fallback ?? store)).steer(request);
     },
   };
 }
@@ -274,18 +274,18 @@ function withoutPositions(slotRequest: SlotRequest): SlotRequest {
  */
 interface RunningLeases {
   /** Adds the leases that a reply granted. */
-  add(request: DrawRequest, reply: Drawn, granter: StandIn | undefined): void;
+  add(request: DrawRequest, reply: Drawn, granter: FallbackStore | undefined): void;
   remove(leases: readonly number[]): void;
   /** Returns the number of leases that Redis granted, for one key or for all keys. */
   countOfRedis(key?: string): number;
   /** Groups leases by the store that granted them. Unknown leases count as granted by Redis. */
-  byGranter(leases: readonly number[]): ReadonlyMap<StandIn | undefined, readonly number[]>;
+  byGranter(leases: readonly number[]): ReadonlyMap<FallbackStore | undefined, readonly number[]>;
 }
 
 function createRunningLeases(): RunningLeases {
   const running = new Map<
     number,
-    { granter: StandIn | undefined; scopes: SlotRequest["scopes"] }
+    { granter: FallbackStore | undefined; scopes: SlotRequest["scopes"] }
   >();
 
   return {
@@ -315,7 +315,7 @@ function createRunningLeases(): RunningLeases {
       return count;
     },
     byGranter(leases) {
-      const found = new Map<StandIn | undefined, number[]>();
+      const found = new Map<FallbackStore | undefined, number[]>();
       for (const lease of leases) {
         const granter = running.get(lease)?.granter;
         found.set(granter, [...(found.get(granter) ?? []), lease]);

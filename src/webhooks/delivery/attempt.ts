@@ -71,8 +71,8 @@ export function createAttempts(
     if (purpose === "send" && state === "delivered") return;
     if (disabled !== undefined && purpose !== "replay") {
       const tried = { ...job, copy: begun.copy, changedAtMs: record.changedAtMs };
-      await ending.end(tried, notSent(`The endpoint is disabled (${disabled.why}).`), "failed");
-      throw new Discard(`The endpoint is disabled (${disabled.why}); enable and recover it`);
+      await ending.end(tried, notSent(`The endpoint is disabled (${disabled.reason}).`), "failed");
+      throw new Discard(`The endpoint is disabled (${disabled.reason}); enable and recover it`);
     }
     if (waitMs > 0) {
       await ending.pauseEndpoint(job, waitMs);

@@ -139,7 +139,8 @@ export function createEnding(parts: EndingParts): Ending {
         await bucket.hold(keyOf(tried), 0);
         report("recovered", nameIn(tried));
       } else if (noted.event === "disabled") {
-        report("disabled", { ...nameIn(tried), why: status === GONE ? "gone" : "failing" });
+        const reason = status === GONE ? "gone" : "failing";
+        report("disabled", { ...nameIn(tried), reason, why: reason });
       } else if (noted.event === "failing") {
         const sinceMs = noted.failingSinceMs;
         report("failing", { ...nameIn(tried), sinceMs, disabledAtMs: sinceMs + disableAfterMs });

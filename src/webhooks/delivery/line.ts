@@ -128,7 +128,7 @@ export function createLineAttempts(
       return storeNextStep(job, record, { removing, attempt: 1 });
     }
     if (purpose === "send" && disabled !== undefined) {
-      const why = `The endpoint is disabled (${disabled.why}).`;
+      const why = `The endpoint is disabled (${disabled.reason}).`;
       await endAll(head, notSent(why), "failed");
       await storeNextStep(job, record, { removing, attempt: 1 });
       throw new Discard(`${namesIn(head)}: ${why} Enable it, and recover the message`);

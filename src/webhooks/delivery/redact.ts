@@ -3,7 +3,7 @@
  * headers.
  */
 import { withoutPasswords } from "../../core/describe.ts";
-import { withoutHidden } from "./hidden.ts";
+import { hideSecrets } from "./hide-secrets.ts";
 
 const SCHEME = /^(?:bearer|basic|token|apikey|digest|key) +/i;
 const PATTERNS: readonly (readonly [pattern: RegExp, shown: string])[] = [
@@ -32,7 +32,7 @@ const BASIC = /^basic +/i;
 
 /** Removes the given secrets from a reply, and anything that looks like another secret. */
 export function redacted(answer: string | Buffer, hidden: readonly string[]): string {
-  let shown = withoutHidden(Buffer.from(answer), hidden).toString("utf8");
+  let shown = hideSecrets(Buffer.from(answer), hidden).toString("utf8");
   for (const [pattern, instead] of PATTERNS) shown = shown.replaceAll(pattern, instead);
   return withoutPasswords(shown);
 }

@@ -9,7 +9,7 @@ import { EXTRA_HEADERS, urlSchema, type TargetRules } from "../guard/target.ts";
 import { ID, lineOf } from "../names.ts";
 import { HEADER_PREFIX, STYLE } from "../signing/sign.ts";
 import type { EndpointSettings } from "./record.ts";
-import { FILTER, TYPES } from "./wants.ts";
+import { FILTER, TYPES } from "./event-filter.ts";
 
 /** Identifies an endpoint. */
 export interface EndpointRef {

@@ -38,7 +38,7 @@ import {
   type Endpoint,
   type EndpointRecord,
 } from "./record.ts";
-import { createNoted, type UndoEndpointChange } from "./noted.ts";
+import { createEndpointChanges, type UndoEndpointChange } from "./endpoint-changes.ts";
 import { limitsText } from "./tenants.ts";
 import type { TargetRules } from "../guard/target.ts";
 import type { Sealing } from "./sealing.ts";
@@ -152,7 +152,7 @@ const MOST_OF_WHY = 200;
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
   const { store, tenantOf, isSingle, targets, ceiling, sealing, secretsOf, resume } = parts;
-  const noted = createNoted({ sender: parts.name, log: parts.log, read, setDisabled });
+  const changes = createEndpointChanges({ sender: parts.name, log: parts.log, read, setDisabled });
   const readPut = createPutReader(targets);
 
   function nameOf(where: string, { tenant, id }: EndpointRef): EndpointName {
@@ -243,7 +243,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
           changedAtMs: nowMs,
         };
       };
-      const endpoint = await noted.settings("put", name, said, () => change(where, name, make));
+      const endpoint = await changes.settings("put", name, said, () => change(where, name, make));
       return { endpoint, secret: made };
     },
     async get(given) {
@@ -265,7 +265,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       const where = "endpoints.remove()";
       const name = readRef(where, given);
       const said = readWhoAndWhy(where, byHand);
-      return noted.removal(name, said, () => store.remove({ ...name, key: limitsKeyOf(name) }));
+      return changes.removal(name, said, () => store.remove({ ...name, key: limitsKeyOf(name) }));
     },
     async disable(given, byHand) {
       const where = "endpoints.disable()";
@@ -273,14 +273,14 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       const { reason, why, ...ref } = readDisable(where, given);
       const byWhom = said.by === undefined ? "by hand" : `by ${said.by}`;
       const known = (reason || why || (said.reason ?? byWhom)).slice(0, MOST_OF_WHY);
-      return noted.switched(nameOf(where, ref), known, said);
+      return changes.switched(nameOf(where, ref), known, said);
     },
     async enable(given, byHand) {
       const where = "endpoints.enable()";
       const name = readRef(where, given);
-      return noted.switched(name, undefined, readWhoAndWhy(where, byHand));
+      return changes.switched(name, undefined, readWhoAndWhy(where, byHand));
     },
-    undo: (given) => noted.undo(given),
+    undo: (given) => changes.undo(given),
     async setLimits(given, byHand) {
       const where = "endpoints.setLimits()";
       const said = readWhoAndWhy(where, byHand);
@@ -291,7 +291,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         if (before === undefined) throw new EndpointMissingError(name);
         return { ...before, rate, concurrency, changedAtMs: Date.now() };
       };
-      return noted.settings("setLimits", name, said, () => change(where, name, make));
+      return changes.settings("setLimits", name, said, () => change(where, name, make));
     },
     async rotateSecret(given, byHand) {
       const where = "endpoints.rotateSecret()";
@@ -318,7 +318,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         const secrets = [{ sealed: seal(where, "secret", fresh, name) }, ...rotated];
         return { ...before, secrets, changedAtMs: nowMs };
       };
-      await noted.settings("rotateSecret", name, said, () => change(where, name, make));
+      await changes.settings("rotateSecret", name, said, () => change(where, name, make));
       return fresh!;
     },
   };

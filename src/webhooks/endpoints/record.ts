@@ -2,7 +2,7 @@ import type { RateInput } from "../../core/limits/rate.ts";
 import type { Disabled, EndpointName } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 import type { ClientCertificate } from "../guard/connector.ts";
 import type { SignatureStyle } from "../signing/secrets.ts";
-import type { Filter } from "./wants.ts";
+import type { Filter } from "./event-filter.ts";
 
 /** The settings that the owner of an endpoint controls. */
 export interface EndpointSettings {

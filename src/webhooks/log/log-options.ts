@@ -2,7 +2,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { TimeSpan } from "../../stores/redis/webhooks/store.ts";
-import { TYPES } from "../endpoints/wants.ts";
+import { TYPES } from "../endpoints/event-filter.ts";
 import { ID, lineOf } from "../names.ts";
 import { MESSAGE_ID } from "../signing/sign.ts";
 

@@ -4,7 +4,7 @@ import { EndpointMissingError, MessageMissingError } from "../errors.ts";
 import type { EndpointName, MessageCopy } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 import type { LoggedMessage } from "../../stores/redis/webhooks/store.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
-import { matchesType } from "../endpoints/wants.ts";
+import { matchesType } from "../endpoints/event-filter.ts";
 import { newSeries, storeFirst, storeStep, type DeliveryJob } from "../sending/jobs.ts";
 import { dataOf } from "../sending/message.ts";
 import { readAttempt, type Attempt } from "../delivery/attempt-entry.ts";

@@ -20,6 +20,8 @@ export interface EndpointStatus {
    */
   readonly state: "well" | "failing" | "left alone" | "disabled";
   /** Ms until the pause ends; 0 if the endpoint is not paused. */
+  readonly pausedForMs: number;
+  /** @deprecated Use `pausedForMs`, which has the same value. */
   readonly leftAloneForMs: number;
   /**
    * When the current series of failures began, in ms since 1970. Undefined if the last relevant
@@ -112,15 +114,16 @@ export function createEndpointStatuses(parts: {
         store.look({ ...name, key, most: LOOKED_BACK }),
       ]);
       if (record === undefined) return undefined;
-      const { leftAloneForMs, failingSinceMs, failures, waiting } = seen;
+      const { leftAloneForMs: pausedForMs, failingSinceMs, failures, waiting } = seen;
       const attempts = seen.attempts.flatMap(({ message, entry }) =>
         entry === undefined ? [] : [readAttempt(message, entry)],
       );
       const healthy = failingSinceMs > 0 ? "failing" : "well";
-      const enabled = leftAloneForMs > 0 ? "left alone" : healthy;
+      const enabled = pausedForMs > 0 ? "left alone" : healthy;
       return {
         state: disabled === undefined ? enabled : "disabled",
-        leftAloneForMs,
+        pausedForMs,
+        leftAloneForMs: pausedForMs,
         failingSinceMs: failingSinceMs === 0 ? undefined : failingSinceMs,
         failures,
         waiting,

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { EndpointDisabledError, EndpointMissingError } from "../errors.ts";
 import type { StoredEndpoints, WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
-import { matchesFilter, matchesType } from "../endpoints/wants.ts";
+import { matchesFilter, matchesType } from "../endpoints/event-filter.ts";
 import {
   FIRST_SERIES,
   jittered,
@@ -113,7 +113,9 @@ export function createFanOut(parts: FanOutParts): FanOut {
     async oneOf(tenant, endpoint) {
       const { record, disabled } = await store.endpoint({ tenant, endpoint });
       if (record === undefined) throw new EndpointMissingError({ endpoint });
-      if (disabled !== undefined) throw new EndpointDisabledError({ endpoint, why: disabled.why });
+      if (disabled !== undefined) {
+        throw new EndpointDisabledError({ endpoint, reason: disabled.reason });
+      }
       return [[endpoint, readRecord(record)]];
     },
     async store({ tenant, id: message, type, body }, targets, purpose) {

@@ -9,7 +9,7 @@ import {
   slidingWindow,
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
-import { createAsker, policyOf, type Asker } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, type TestReplica } from "../../support/draws/test-replica.ts";
 import { mostIn } from "../../support/draws/bounds.ts";
 import { simulateParties } from "../../support/draws/simulate.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
@@ -34,7 +34,7 @@ const MOST = 110;
 describe.each(storeKinds())("the server's clock of $name", ({ open }) => {
   const partiesOf = ({ store }: PinnedStore, policy: ReturnType<typeof policyOf>) =>
     ["a", "b"].map((name) => ({
-      asker: createAsker(store, { bucket: "b", name, policy }) as Asker,
+      replica: createTestReplica(store, { bucket: "b", name, policy }) as TestReplica,
       slotRequests: ["x", "y"].map((key) => ({ key, wanted: 20 })),
     }));
 
@@ -78,11 +78,11 @@ describe.each(storeKinds())("the server's clock of $name", ({ open }) => {
     },
   );
 
-  it("may jump in a draw of a lease: it is kept for as long as it was to last, no longer", async () => {
+  it("may jump during a draw: the lease still lasts for its normal time", async () => {
     const pinned = open();
     const policy = policyOf({ limits: [concurrency(1, { leaseMs: 5_000 })] });
     const [holder, waiter] = ["a", "b"].map((name) =>
-      createAsker(pinned.store, { bucket: "b", name, policy }),
+      createTestReplica(pinned.store, { bucket: "b", name, policy }),
     );
     await holder!.draw(1);
     pinned.clock.advanceMs(-10_000);
@@ -97,15 +97,15 @@ describe.each(storeKinds())("the server's clock of $name", ({ open }) => {
   it("does not advance with a rejected try", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "1/s" });
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
-    const { nowUs } = await asker.draw(1);
+    const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
+    const { nowUs } = await replica.draw(1);
     pinned.clock.advanceMs(500);
-    const refused = await asker.drawAll([{ wanted: 1, isTry: true }]);
+    const refused = await replica.drawAll([{ wanted: 1, isTry: true }]);
 
     pinned.clock.set(nowUs + 200_000);
 
     expect(refused.granted[0]!.run).toBeUndefined();
-    expect((await asker.peek()).nowUs).toBe(nowUs + 200_000);
+    expect((await replica.peek()).nowUs).toBe(nowUs + 200_000);
   });
 });
 
@@ -126,12 +126,12 @@ describe("the clock of a bucket that no test pins", () => {
     async (kind) => {
       const store = createPinnedRedisStore(redis, { prefix: randomUUID(), nowUs: () => 0 });
       const policy = policyOf({ perKey: { rate: "1000/s" } });
-      const asker = createAsker(store, { bucket: "b", name: "a", policy });
+      const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
 
       // Several, since the microseconds of one may be too few to tell a wrong sum.
       for (let draws = 0; draws < 5; draws += 1) {
         const beforeUs = await serverUs();
-        const { nowUs } = await asker.drawAll([{ key: "k", wanted: 1, isTry: kind === "try" }]);
+        const { nowUs } = await replica.drawAll([{ key: "k", wanted: 1, isTry: kind === "try" }]);
         const afterUs = await serverUs();
 
         expect(nowUs).toBeGreaterThanOrEqual(beforeUs);

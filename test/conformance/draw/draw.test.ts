@@ -1,41 +1,41 @@
 import { describe, expect, it } from "vitest";
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
 import { worstWindow } from "../../../src/sluice/testing/worst-window.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
 const hundred = policyOf({ rate: "100/s" });
 
 describe.each(storeKinds())("a draw from $name", ({ open }) => {
-  const askerOf = ({ store }: PinnedStore, policy = hundred, name = "a") =>
-    createAsker(store, { bucket: "b", name, policy });
+  const replicaOf = ({ store }: PinnedStore, policy = hundred, name = "a") =>
+    createTestReplica(store, { bucket: "b", name, policy });
 
-  it("spaces slots evenly, the first at once", async () => {
+  it("spaces slots evenly, and grants the first one immediately", async () => {
     const pinned = open();
     const startUs = pinned.clock.nowUs();
 
-    const slots = slotsOf(await askerOf(pinned).draw(4));
+    const slots = slotsOf(await replicaOf(pinned).draw(4));
 
     expect(slots).toEqual([0, 10_000, 20_000, 30_000].map((us) => startUs + us));
   });
 
-  it("lets a whole burst of 7 leave at once, then one call per interval", async () => {
+  it("lets a burst of 7 calls start immediately, then one call per interval", async () => {
     const pinned = open();
     const startUs = pinned.clock.nowUs();
     const policy = policyOf({ rate: "100/s", burst: 7 });
 
-    const slots = slotsOf(await askerOf(pinned, policy).draw(9));
+    const slots = slotsOf(await replicaOf(pinned, policy).draw(9));
 
     const expected = [0, 0, 0, 0, 0, 0, 0, 10_000, 20_000];
     expect(slots).toEqual(expected.map((us) => startUs + us));
   });
 
-  it("books nothing farther ahead than the horizon", async () => {
+  it("books no slot beyond the horizon", async () => {
     const pinned = open();
-    const asker = askerOf(pinned);
+    const replica = replicaOf(pinned);
 
     const slots = [];
-    for (let round = 0; round < 20; round++) slots.push(...slotsOf(await asker.draw(100)));
+    for (let round = 0; round < 20; round++) slots.push(...slotsOf(await replica.draw(100)));
 
     expect(slots).toHaveLength(11);
     expect(Math.max(...slots)).toBe(pinned.clock.nowUs() + HORIZON_US);
@@ -45,26 +45,26 @@ describe.each(storeKinds())("a draw from $name", ({ open }) => {
     const pinned = open();
     const policy = policyOf({ rate: "1/s" });
     const startUs = pinned.clock.nowUs();
-    await askerOf(pinned, policy, "other").draw(1);
-    const asker = askerOf(pinned, policy);
+    await replicaOf(pinned, policy, "other").draw(1);
+    const replica = replicaOf(pinned, policy);
 
-    const refused = await asker.draw(1);
+    const refused = await replica.draw(1);
     pinned.clock.set(refused.position.turnUs);
-    const granted = await asker.draw(1);
+    const granted = await replica.draw(1);
 
     expect(slotsOf(refused)).toEqual([]);
     expect(refused.position.turnUs).toBe(startUs + 1_000_000 - HORIZON_US);
     expect(slotsOf(granted)).toEqual([startUs + 1_000_000]);
   });
 
-  it("never lets the slots of all askers pass the rate in any window", async () => {
+  it("never lets the slots of all replicas pass the rate in any window", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "3000/s", burst: 5 });
-    const askers = ["a", "b", "c"].map((name) => askerOf(pinned, policy, name));
+    const replicas = ["a", "b", "c"].map((name) => replicaOf(pinned, policy, name));
 
     const slots: number[] = [];
     for (let round = 0; round < 400; round++) {
-      slots.push(...slotsOf(await askers[round % 3]!.draw(1 + (round % 50))));
+      slots.push(...slotsOf(await replicas[round % 3]!.draw(1 + (round % 50))));
       pinned.clock.advanceMs((round % 7) * 2);
     }
 
@@ -79,39 +79,41 @@ describe.each(storeKinds())("a draw from $name", ({ open }) => {
     const policy = policyOf({ rate: "100/s", burst: 3 });
     const startUs = pinned.clock.nowUs();
 
-    const slots = slotsOf(await askerOf(pinned, policy).draw(3, 3));
+    const slots = slotsOf(await replicaOf(pinned, policy).draw(3, 3));
 
     expect(slots).toEqual([0, 30_000, 60_000].map((us) => startUs + us));
   });
 
-  it("refuses a cost above the burst and changes nothing", async () => {
+  it("rejects a cost above the burst, and changes nothing", async () => {
     const pinned = open();
-    const asker = askerOf(pinned);
+    const replica = replicaOf(pinned);
 
-    await expect(asker.draw(1, 2)).rejects.toThrow(/allows at most 1 at once|COST_TOO_LARGE 2 1$/);
+    await expect(replica.draw(1, 2)).rejects.toThrow(
+      /allows at most 1 at once|COST_TOO_LARGE 2 1$/,
+    );
 
-    expect(slotsOf(await asker.draw(1))).toEqual([pinned.clock.nowUs()]);
+    expect(slotsOf(await replica.draw(1))).toEqual([pinned.clock.nowUs()]);
   });
 
   it("keeps the rate when the server's clock steps back by ten seconds", async () => {
     const pinned = open();
-    const asker = askerOf(pinned);
-    const before = slotsOf(await asker.draw(8));
+    const replica = replicaOf(pinned);
+    const before = slotsOf(await replica.draw(8));
 
     pinned.clock.advanceMs(-10_000);
-    const reply = await asker.draw(3);
+    const reply = await replica.draw(3);
 
     expect(slotsOf(reply)).toEqual([80_000, 90_000, 100_000].map((us) => before[0]! + us));
     expect(reply.nowUs).toBe(before[0]);
   });
 
-  it("lets no more than the burst leave at once after the clock jumped an hour ahead", async () => {
+  it("lets at most the burst start at once after the clock jumped an hour ahead", async () => {
     const pinned = open();
-    const asker = askerOf(pinned);
-    await asker.draw(8);
+    const replica = replicaOf(pinned);
+    await replica.draw(8);
 
     pinned.clock.advanceMs(3_600_000);
-    const slots = slotsOf(await asker.draw(8));
+    const slots = slotsOf(await replica.draw(8));
 
     expect(worstWindow(slots, 10_000)).toBe(1);
   });

@@ -7,7 +7,7 @@ import {
   slidingWindow,
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 const policy = policyOf({ rate: "100/s" });
@@ -22,9 +22,9 @@ const LIMITS = [
 
 describe.each(storeKinds())("slots given back to $name", ({ open }) => {
   const two = ({ store }: ReturnType<typeof open>) =>
-    ["a", "b"].map((name) => createAsker(store, { bucket: "b", name, policy }));
+    ["a", "b"].map((name) => createTestReplica(store, { bucket: "b", name, policy }));
 
-  it("are unbooked when nothing was booked behind them", async () => {
+  it("free their time if no later slot was booked", async () => {
     const [a, b] = two(open());
     const slots = slotsOf(await a!.draw(4));
 
@@ -33,7 +33,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(slotsOf(await b!.draw(2))).toEqual(slots.slice(1, 3));
   });
 
-  it("are gone when their time has passed", async () => {
+  it("are not granted again after their time has passed", async () => {
     const pinned = open();
     const [a, b] = two(pinned);
     const slots = slotsOf(await a!.draw(5));
@@ -44,7 +44,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(slotsOf(await b!.draw(2))).toEqual([slots[4]! + 10_000, slots[4]! + 20_000]);
   });
 
-  it("go to the next asker, in their old places, when others are booked behind them", async () => {
+  it("go to the next replica at their old times if later slots are booked", async () => {
     const [a, b] = two(open());
     const first = slotsOf(await a!.draw(3));
     const second = slotsOf(await b!.draw(2));
@@ -55,11 +55,11 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(third).toEqual([first[1]!, first[2]!, second.at(-1)! + 10_000]);
   });
 
-  it("stay unused when others are booked behind them and calls hold leases", async () => {
+  it("stay unused if later slots are booked and calls hold leases", async () => {
     const pinned = open();
     const leased = policyOf({ limits: [leakyBucket("100/s"), concurrency(5)] });
     const [a, b] = ["a", "b"].map((name) =>
-      createAsker(pinned.store, { bucket: "b", name, policy: leased }),
+      createTestReplica(pinned.store, { bucket: "b", name, policy: leased }),
     );
     const slots = slotsOf(await a!.draw(3));
 
@@ -68,7 +68,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(slotsOf(await b!.draw(1))).toEqual([slots[2]! + 10_000]);
   });
 
-  it("are given to the next asker as many as it asks for, the earliest first", async () => {
+  it("go to the next replica up to the number that it wants, the earliest first", async () => {
     const [a, b] = two(open());
     const first = slotsOf(await a!.draw(4));
     await b!.draw(1);
@@ -79,7 +79,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(draws).toEqual([[first[1]], [first[2], first[3]]]);
   });
 
-  it("are worthless under another generation, also those that were holes by then", async () => {
+  it("are discarded when the generation changes, also if they wait as holes", async () => {
     const [a, b] = two(open());
     const slots = slotsOf(await a!.draw(5));
     const behind = slotsOf(await b!.draw(1));
@@ -91,11 +91,11 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(slotsOf(await b!.draw(1))).toEqual([behind[0]! + 10_000]);
   });
 
-  it("take the turn with them", async () => {
+  it("also give back the turn of their replica", async () => {
     const { store } = open();
     const slow = policyOf({ rate: "2/s" });
     const [a, b, c] = ["a", "b", "c"].map((name) =>
-      createAsker(store, { bucket: "b", name, policy: slow }),
+      createTestReplica(store, { bucket: "b", name, policy: slow }),
     );
     await a!.draw(1);
     const { turnUs } = (await b!.draw(1)).position;
@@ -105,7 +105,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect((await c!.draw(1)).position.turnUs).toBe(turnUs);
   });
 
-  it("are handed out once only", async () => {
+  it("are granted only once more", async () => {
     const [a, b] = two(open());
     const first = slotsOf(await a!.draw(3));
     const second = slotsOf(await b!.draw(2));
@@ -116,7 +116,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(new Set([...all, ...second]).size).toBe(all.length + second.length);
   });
 
-  it("are worthless once their time has passed", async () => {
+  it("are discarded once their time has passed", async () => {
     const pinned = open();
     const [a, b] = two(pinned);
     const first = slotsOf(await a!.draw(3));
@@ -129,12 +129,12 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(slots[0]).toBe(pinned.clock.nowUs());
   });
 
-  it("are worthless under another policy", async () => {
+  it("are discarded under another policy", async () => {
     const pinned = open();
     const [a] = two(pinned);
     const first = slotsOf(await a!.draw(3));
     const slower = policyOf({ rate: "50/s" });
-    const c = createAsker(pinned.store, { bucket: "b", name: "c", policy: slower });
+    const c = createTestReplica(pinned.store, { bucket: "b", name: "c", policy: slower });
     const changed = slotsOf(await c.draw(1));
 
     await a!.giveBack([first[2]!, first[1]!]);
@@ -142,16 +142,16 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(slotsOf(await c.draw(1))).toEqual([changed[0]! + 20_000]);
   });
 
-  it("hold up no other key when keys share no limit", async () => {
+  it("delay no other key if keys share no limit", async () => {
     const { store, clock } = open();
     const perKey = policyOf({ perKey: { rate: "100/s", burst: 9 } });
-    const asker = createAsker(store, { bucket: "b", name: "a", policy: perKey });
-    await asker.drawAll([{ key: "x", wanted: 9 }]);
-    const [, slotUs] = slotsOf(await asker.drawAll([{ key: "x", wanted: 2 }]));
+    const replica = createTestReplica(store, { bucket: "b", name: "a", policy: perKey });
+    await replica.drawAll([{ key: "x", wanted: 9 }]);
+    const [, slotUs] = slotsOf(await replica.drawAll([{ key: "x", wanted: 2 }]));
 
-    await asker.giveBack([slotUs!], 1, "x");
+    await replica.giveBack([slotUs!], 1, "x");
 
-    const slots = slotsOf(await asker.drawAll([{ key: "y", wanted: 1 }]));
+    const slots = slotsOf(await replica.drawAll([{ key: "y", wanted: 1 }]));
     expect(slots).toEqual([clock.nowUs()]);
   });
 
@@ -160,18 +160,18 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     async (_kind, { limit, freeMs }) => {
       const { store, clock } = open();
       const given = policyOf({ limits: [limit] });
-      const asker = createAsker(store, { bucket: "b", name: "a", policy: given });
+      const replica = createTestReplica(store, { bucket: "b", name: "a", policy: given });
       const startUs = clock.nowUs();
-      await asker.draw(1, 10);
+      await replica.draw(1, 10);
       clock.advanceMs(400);
-      await asker.draw(1, 10);
+      await replica.draw(1, 10);
       clock.set(startUs + (freeMs - 60) * 1_000);
 
       const booked = [];
       for (let round = 0; round < 3; round++) {
-        const slots = slotsOf(await asker.draw(2, 10));
+        const slots = slotsOf(await replica.draw(2, 10));
         booked.push(slots.map((slotUs) => (slotUs - startUs) / 1_000));
-        await asker.giveBack(slots.toReversed(), 10);
+        await replica.giveBack(slots.toReversed(), 10);
       }
 
       expect(booked[0]![0]).toBe(freeMs);

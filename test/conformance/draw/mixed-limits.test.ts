@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { PAUSED } from "../../../src/core/store.ts";
 import { concurrency, leakyBucket, slidingLog } from "../../../src/core/policy/limit-makers.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { EXCESS } from "../../support/draws/bounds.ts";
 import { simulateParties } from "../../support/draws/simulate.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
@@ -12,22 +12,22 @@ const llm = policyOf({ limits: [calls, tokens, concurrency(25)] });
 const costly = { wanted: 1, cost: { tokens: 3_000 } };
 
 describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
-  const askerOf = ({ store }: PinnedStore, policy = llm, name = "a") =>
-    createAsker(store, { bucket: "b", name, policy });
+  const replicaOf = ({ store }: PinnedStore, policy = llm, name = "a") =>
+    createTestReplica(store, { bucket: "b", name, policy });
 
-  it("passes none of its limits, whichever binds", async () => {
+  it("exceeds none of its limits, whichever limit delays it", async () => {
     const pinned = open();
-    const askers = ["a", "b", "c"].map((name) => askerOf(pinned, llm, name));
+    const replicas = ["a", "b", "c"].map((name) => replicaOf(pinned, llm, name));
     const passed: { slotUs: number; cost: number }[] = [];
     const running: { by: number; lease: number; untilUs: number }[] = [];
     let most = 0;
 
     for (let round = 0; round < 1_500; round++) {
       const by = round % 3;
-      const asker = askers[by]!;
+      const replica = replicas[by]!;
       const cost = 1 + ((round * 7_919) % 400);
-      const lease = asker.lease;
-      const slots = slotsOf(await asker.drawAll([{ wanted: 3, cost: { tokens: cost } }]));
+      const lease = replica.lease;
+      const slots = slotsOf(await replica.drawAll([{ wanted: 3, cost: { tokens: cost } }]));
       for (const [index, slotUs] of slots.entries()) {
         passed.push({ slotUs, cost });
         running.push({ by, lease: lease + index, untilUs: slotUs + 3_500_000 });
@@ -36,7 +36,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
       pinned.clock.advanceMs(40);
       const ended = running.filter((each) => each.untilUs <= pinned.clock.nowUs());
       for (const each of ended) {
-        await askers[each.by]!.release([each.lease]);
+        await replicas[each.by]!.release([each.lease]);
         running.splice(running.indexOf(each), 1);
       }
     }
@@ -49,64 +49,64 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     expect(passed.length).toBeGreaterThan(0.9 * 25 * (60 / 3.5));
   });
 
-  it("takes nothing of one limit when another has no room", async () => {
+  it("uses no limit if another limit has no room", async () => {
     const pinned = open();
-    const asker = askerOf(pinned);
-    await asker.drawAll([{ wanted: 1, cost: { tokens: 4_000 } }]);
+    const replica = replicaOf(pinned);
+    await replica.drawAll([{ wanted: 1, cost: { tokens: 4_000 } }]);
     pinned.clock.advanceMs(1_000);
-    const before = await asker.peek();
+    const before = await replica.peek();
 
-    const refused = await askerOf(pinned, llm, "other").drawAll([costly]);
+    const refused = await replicaOf(pinned, llm, "other").drawAll([costly]);
 
-    const after = await asker.peek();
+    const after = await replica.peek();
     expect(slotsOf(refused)).toEqual([]);
     expect(after.statuses).toEqual(before.statuses);
   });
 
-  it("names the limit that binds: calls, tokens, leases, a pause, or nothing but the line", async () => {
+  it("names the cause of its delay: calls, tokens, leases, a pause, or only the line", async () => {
     const first = open();
-    await askerOf(first).drawAll([{ wanted: 1, cost: { tokens: 1 } }]);
-    const byCalls = await askerOf(first).drawAll([{ wanted: 1, cost: { tokens: 1 } }]);
+    await replicaOf(first).drawAll([{ wanted: 1, cost: { tokens: 1 } }]);
+    const byCalls = await replicaOf(first).drawAll([{ wanted: 1, cost: { tokens: 1 } }]);
     const second = open();
-    await askerOf(second).drawAll([{ wanted: 1, cost: { tokens: 4_000 } }]);
-    const byTokens = await askerOf(second).drawAll([costly]);
+    await replicaOf(second).drawAll([{ wanted: 1, cost: { tokens: 4_000 } }]);
+    const byTokens = await replicaOf(second).drawAll([costly]);
     const third = open();
     const narrow = policyOf({ limits: [leakyBucket("500/min"), concurrency(1)] });
-    await askerOf(third, narrow).draw(1);
+    await replicaOf(third, narrow).draw(1);
     third.clock.advanceMs(200);
-    const byLeases = await askerOf(third, narrow).draw(1);
-    await askerOf(third, narrow).steer({ do: "pause", durationUs: 60_000_000 });
-    const byPause = await askerOf(third, narrow).draw(1);
-    const byNone = await askerOf(open()).draw(1);
+    const byLeases = await replicaOf(third, narrow).draw(1);
+    await replicaOf(third, narrow).steer({ do: "pause", durationUs: 60_000_000 });
+    const byPause = await replicaOf(third, narrow).draw(1);
+    const byNone = await replicaOf(open()).draw(1);
 
     const all = [byCalls, byTokens, byLeases, byPause, byNone];
     expect(all.map(({ granted }) => granted[0]!.bindsAt)).toEqual([1, 2, 2, PAUSED, 0]);
   });
 
-  it("names a limit of its key after those that all share", async () => {
+  it("numbers a limit of its key after the shared limits", async () => {
     const pinned = open();
     const policy = policyOf({
       limits: [leakyBucket("500/s"), slidingLog(500, "1s")],
       perKey: { limits: [leakyBucket("100/s"), slidingLog(1, "10s")] },
     });
-    await askerOf(pinned, policy).drawAll([{ wanted: 1, key: "k" }]);
+    await replicaOf(pinned, policy).drawAll([{ wanted: 1, key: "k" }]);
 
-    const refused = await askerOf(pinned, policy, "other").drawAll([{ wanted: 1, key: "k" }]);
+    const refused = await replicaOf(pinned, policy, "other").drawAll([{ wanted: 1, key: "k" }]);
 
     expect(refused.granted[0]).toMatchObject({ bindsAt: 4 });
     expect(refused.granted[0]!.notBeforeUs).toBeGreaterThan(refused.nowUs);
   });
 
-  it("gives a call of the whole burst its slot beside three askers whose small ones never end", async () => {
+  it("grants a call of the whole burst although three replicas keep drawing small calls", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", burst: 50 });
     const small = ["a", "b", "c"].map((name) => ({
-      asker: askerOf(pinned, policy, name),
+      replica: replicaOf(pinned, policy, name),
       slotRequests: [{ wanted: 40, cost: 1 }],
     }));
     await simulateParties(pinned, small, 3_000);
     const large = {
-      asker: askerOf(pinned, policy, "large"),
+      replica: replicaOf(pinned, policy, "large"),
       slotRequests: [{ wanted: 1, cost: 50 }],
     };
     const startUs = pinned.clock.nowUs();
@@ -121,16 +121,16 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     expect(EXCESS["leaky-bucket"]!(policy.limits[0]!, passed)).toBeLessThanOrEqual(0);
   });
 
-  it("gives small calls their slots beside three askers whose large ones never end", async () => {
+  it("grants small calls although three replicas keep drawing large calls", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", burst: 50 });
     const large = ["a", "b", "c"].map((name) => ({
-      asker: askerOf(pinned, policy, name),
+      replica: replicaOf(pinned, policy, name),
       slotRequests: [{ wanted: 5, cost: 50 }],
     }));
     await simulateParties(pinned, large, 3_000);
     const small = {
-      asker: askerOf(pinned, policy, "small"),
+      replica: replicaOf(pinned, policy, "small"),
       slotRequests: [{ wanted: 5, cost: 1 }],
     };
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
 import type { Priority } from "../../../src/core/input/options.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { simulateParties, type Party } from "../../support/draws/simulate.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
@@ -29,7 +29,7 @@ const PASSINGS = (
   ["2/s", "20/s", "1000/s"].map((rate) => ({ urgent, waiting, rate, those: waiting.join(", ") })),
 );
 
-describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
+describe.each(storeKinds())("priorities over replicas in $name", ({ open }) => {
   const policyAt = (rate: string) => policyOf({ rate, shares: SHARES });
   const partiesOf = (
     { store }: PinnedStore,
@@ -37,7 +37,7 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
     { rate, priority, wanted = 100 }: { rate: string; priority: Priority; wanted?: number },
   ): Party[] =>
     names.split("").map((name) => ({
-      asker: createAsker(store, { bucket: "b", name, policy: policyAt(rate) }),
+      replica: createTestReplica(store, { bucket: "b", name, policy: policyAt(rate) }),
       slotRequests: [{ wanted, priority }],
     }));
 
@@ -49,7 +49,7 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
 
       const slots = [];
       for (let round = 0; round < 30; round++)
-        slots.push(...slotsOf(await party!.asker.drawAll(party!.slotRequests)));
+        slots.push(...slotsOf(await party!.replica.drawAll(party!.slotRequests)));
 
       const farthestUs = Math.max(...slots) - pinned.clock.nowUs();
       expect(farthestUs).toBe(SHARES[priority] * HORIZON_US);
@@ -64,14 +64,14 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
       await simulateParties(pinned, low, 2_000);
       const [urgent] = partiesOf(pinned, "d", { rate: "1000/s", priority, wanted: 1 });
 
-      const slots = slotsOf(await urgent!.asker.drawAll(urgent!.slotRequests));
+      const slots = slotsOf(await urgent!.replica.drawAll(urgent!.slotRequests));
 
       expect(slots).toHaveLength(1);
       expect(slots[0]! - pinned.clock.nowUs()).toBeLessThanOrEqual(SHARES.low * HORIZON_US + 1_000);
     },
   );
 
-  /** Eight askers with a backlog, and one that has an urgent call once they have drawn for a while. */
+  /** Eight replicas with a backlog, and one that has an urgent call once they have drawn for a while. */
   async function openPassing({ urgent, waiting, rate }: (typeof PASSINGS)[number]) {
     const pinned = open();
     const backlog = "abcdefgh"
@@ -103,13 +103,13 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
     async (passing) => {
       const { late, stepUs } = await openPassing(passing);
 
-      const { nowUs, position } = await late.asker.drawAll(late.slotRequests);
+      const { nowUs, position } = await late.replica.drawAll(late.slotRequests);
 
       expect(position.turnUs - nowUs).toBeLessThanOrEqual(stepUs);
     },
   );
 
-  it("leave low what critical does not take, and nothing under a flood of critical", async () => {
+  it("give low calls the slots that critical calls do not use, and none under a flood", async () => {
     const pinned = open();
     const rate = "200/s";
     const low = partiesOf(pinned, "abc", { rate, priority: "low" });
@@ -125,11 +125,15 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
     expect(counts[0]).toBeLessThan(0.1 * 2_000);
   });
 
-  it("hold in one request too: what is urgent comes first, and the rest waits behind it", async () => {
+  it("apply within one request too: urgent calls come first", async () => {
     const pinned = open();
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy: policyAt("100/s") });
+    const replica = createTestReplica(pinned.store, {
+      bucket: "b",
+      name: "a",
+      policy: policyAt("100/s"),
+    });
 
-    const reply = await asker.drawAll([
+    const reply = await replica.drawAll([
       { wanted: 3, priority: "critical" },
       { wanted: 9, priority: "low" },
     ]);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { simulateParties } from "../../support/draws/simulate.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 
@@ -11,23 +11,23 @@ function createLateness(): () => number {
   return () => 200 + ((number++ * 337) % 1_300);
 }
 
-describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open }) => {
-  const openAsker = (options: PolicyOptions) => {
+describe.each(storeKinds())("slots that are moved later for a key, in $name", ({ open }) => {
+  const openReplica = (options: PolicyOptions) => {
     const pinned = open();
     const policy = policyOf(options);
     return {
       clock: pinned.clock,
-      asker: createAsker(pinned.store, { bucket: "b", name: "a", policy }),
+      replica: createTestReplica(pinned.store, { bucket: "b", name: "a", policy }),
     };
   };
 
-  it("lie an interval of the key apart, although each is asked for a little late", async () => {
-    const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
+  it("are one interval of the key apart, although each draw comes a little late", async () => {
+    const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
     const startUs = clock.nowUs();
     const slots: number[] = [];
 
     for (let call = 0; call < 10; call++) {
-      const reply = await asker.drawAll([{ key: "x", wanted: 10 - call }]);
+      const reply = await replica.drawAll([{ key: "x", wanted: 10 - call }]);
       slots.push(...slotsOf(reply, 0));
       const { notBeforeUs } = reply.granted[0]!;
       if (notBeforeUs > 0) clock.advanceMs((notBeforeUs - clock.nowUs()) / 1_000 + 1.5);
@@ -36,33 +36,33 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     expect(slots).toEqual(Array.from({ length: 10 }, (_, call) => startUs + call * 20_000));
   });
 
-  it("are not pushed back by more than 2 ms", async () => {
-    const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
+  it("are moved by at most 2 ms", async () => {
+    const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
     const passesUs = clock.nowUs() + 20_000;
-    await asker.drawAll([{ key: "x", wanted: 1 }]);
+    await replica.drawAll([{ key: "x", wanted: 1 }]);
     clock.advanceMs(17.999);
 
-    const tooSoon = await asker.drawAll([{ key: "x", wanted: 1 }]);
+    const tooSoon = await replica.drawAll([{ key: "x", wanted: 1 }]);
     clock.advanceMs(0.001);
-    const inTime = await asker.drawAll([{ key: "x", wanted: 1 }]);
+    const inTime = await replica.drawAll([{ key: "x", wanted: 1 }]);
 
     expect(tooSoon.granted[0]).toMatchObject({ slotsUs: [], notBeforeUs: passesUs - 2_000 });
     expect(slotsOf(inTime, 0)).toEqual([passesUs]);
   });
 
-  it("take no more than that of the others' rate, however many keys there are", async () => {
-    const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
+  it("cost other keys no more of their rate than that, with any number of keys", async () => {
+    const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
     const slotRequests = Array.from({ length: 12 }, (_, key) => ({ key: `key ${key}`, wanted: 1 }));
     for (const slotRequest of slotRequests) {
-      await asker.drawAll([slotRequest]);
+      await replica.drawAll([slotRequest]);
       clock.advanceMs(0.001);
     }
     clock.advanceMs(30);
     const asksUs = clock.nowUs();
-    await asker.drawAll(slotRequests);
+    await replica.drawAll(slotRequests);
     clock.advanceMs(18.5);
 
-    const reply = await asker.drawAll(slotRequests);
+    const reply = await replica.drawAll(slotRequests);
 
     const slots = slotRequests.flatMap((_, slotRequest) => slotsOf(reply, slotRequest));
     expect(slots).toEqual(Array.from({ length: 12 }, (_, each) => asksUs + 20_000 + each * 1_000));
@@ -76,7 +76,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     { keys: 4, rate: 250, replicas: 8, least: 0.95 },
     { keys: 10, rate: 200, replicas: 8, least: 0.99 },
   ])(
-    "leave $keys keys with $rate/s each, from $replicas replicas, their full share of 1000/s",
+    "leave $keys keys with $rate/s on $replicas replicas their full share of 1000/s",
     async ({ keys, rate, replicas, least }) => {
       const pinned = open();
       const policy = policyOf({ rate: "1000/s", perKey: { rate: `${rate}/s` } });
@@ -85,7 +85,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
         wanted: 20,
       }));
       const parties = Array.from({ length: replicas }, (_, name) => ({
-        asker: createAsker(pinned.store, { bucket: "b", name: `a${name}`, policy }),
+        replica: createTestReplica(pinned.store, { bucket: "b", name: `a${name}`, policy }),
         slotRequests,
       }));
       const endUs = pinned.clock.nowUs() + 2_000_000;
@@ -97,11 +97,12 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     },
   );
 
-  it("are not taken from under those whose turn comes first", async () => {
+  it("are not taken from replicas with an earlier turn", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100000/s", perKey: { rate: "1000/s" } });
-    const askerOf = (name: string) => createAsker(pinned.store, { bucket: "b", name, policy });
-    const [filler, first, second] = [askerOf("filler"), askerOf("first"), askerOf("second")];
+    const replicaOf = (name: string) =>
+      createTestReplica(pinned.store, { bucket: "b", name, policy });
+    const [filler, first, second] = [replicaOf("filler"), replicaOf("first"), replicaOf("second")];
     const passesUs = pinned.clock.nowUs() + 25_000;
     await filler.drawAll([{ key: "x", wanted: 1 }]);
     await filler.settle(pinned.clock.nowUs(), { calls: 24 }, "x");
@@ -122,45 +123,45 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     ["a number of calls at once", { concurrency: 1_000 }],
     ["a token bucket", { limits: [tokenBucket({ capacity: 20_000, refill: "20000/s" })] }],
   ])("cause no try to be rejected, under %s", async (_which, shared) => {
-    const { clock, asker } = openAsker({ ...shared, perKey: { rate: "50/s" } });
-    await asker.drawAll([{ key: "y", wanted: 1, isTry: true }]);
+    const { clock, replica } = openReplica({ ...shared, perKey: { rate: "50/s" } });
+    await replica.drawAll([{ key: "y", wanted: 1, isTry: true }]);
     clock.advanceMs(0.1);
-    await asker.drawAll([{ wanted: 1 }]);
+    await replica.drawAll([{ wanted: 1 }]);
     clock.advanceMs(0.1);
     const passesUs = clock.nowUs() + 20_000;
-    await asker.drawAll([{ key: "x", wanted: 1 }]);
+    await replica.drawAll([{ key: "x", wanted: 1 }]);
     clock.advanceMs(18.5);
 
-    const early = await asker.drawAll([{ key: "x", wanted: 1 }]);
-    const tried = await asker.drawAll([{ key: "z", wanted: 1, isTry: true }]);
+    const early = await replica.drawAll([{ key: "x", wanted: 1 }]);
+    const tried = await replica.drawAll([{ key: "z", wanted: 1, isTry: true }]);
 
     expect(early.granted[0]).toMatchObject({ slotsUs: [], notBeforeUs: passesUs });
     expect(slotsOf(tried)).toEqual([clock.nowUs()]);
   });
 
-  it("are given out again once no call has tried for an hour", async () => {
-    const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
-    await asker.drawAll([{ key: "y", wanted: 1, isTry: true }]);
+  it("are granted again once no call has tried for an hour", async () => {
+    const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
+    await replica.drawAll([{ key: "y", wanted: 1, isTry: true }]);
     const pushed: boolean[] = [];
 
     for (const waitMs of [3_599_900, 100]) {
       clock.advanceMs(waitMs);
-      await asker.drawAll([{ key: "x", wanted: 1 }]);
+      await replica.drawAll([{ key: "x", wanted: 1 }]);
       clock.advanceMs(18.5);
-      pushed.push(slotsOf(await asker.drawAll([{ key: "x", wanted: 1 }])).length === 1);
+      pushed.push(slotsOf(await replica.drawAll([{ key: "x", wanted: 1 }])).length === 1);
       clock.advanceMs(20);
     }
 
     expect(pushed).toEqual([false, true]);
   });
 
-  it("are not given to one that tries", async () => {
-    const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
+  it("are not granted to a try", async () => {
+    const { clock, replica } = openReplica({ rate: "1000/s", perKey: { rate: "50/s" } });
     const passesUs = clock.nowUs() + 20_000;
-    await asker.drawAll([{ key: "x", wanted: 1, isTry: true }]);
+    await replica.drawAll([{ key: "x", wanted: 1, isTry: true }]);
     clock.advanceMs(19);
 
-    const reply = await asker.drawAll([{ key: "x", wanted: 1, isTry: true }]);
+    const reply = await replica.drawAll([{ key: "x", wanted: 1, isTry: true }]);
 
     expect(slotsOf(reply, 0)).toEqual([]);
     expect(reply.granted[0]!.notBeforeUs).toBe(passesUs);

@@ -1,14 +1,19 @@
 import { describe, expect, it } from "vitest";
 import { leakyBucket, slidingLog } from "../../../src/core/policy/limit-makers.ts";
-import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type TestReplica,
+} from "../../support/draws/test-replica.ts";
 import { jainIndex, simulate } from "../../support/draws/simulate.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 describe.each(storeKinds())("turns in $name", ({ open }) => {
-  const replicas = (pinned: ReturnType<typeof open>, count: number, rate: string) => {
+  const openReplicas = (pinned: ReturnType<typeof open>, count: number, rate: string) => {
     const policy = policyOf({ rate });
     return Array.from({ length: count }, (_, index) =>
-      createAsker(pinned.store, { bucket: "b", name: `r${index}`, policy }),
+      createTestReplica(pinned.store, { bucket: "b", name: `r${index}`, policy }),
     );
   };
 
@@ -22,7 +27,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     async ({ count, rate, forMs, calls }) => {
       const pinned = open();
 
-      const grants = await simulate(pinned, replicas(pinned, count, rate), {
+      const grants = await simulate(pinned, openReplicas(pinned, count, rate), {
         forMs,
         backlog: 2_000,
       });
@@ -36,7 +41,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
 
   it("gives the slots of a replica that has died to the others", async () => {
     const pinned = open();
-    const [dead, ...living] = replicas(pinned, 4, "2/s");
+    const [dead, ...living] = openReplicas(pinned, 4, "2/s");
     await simulate(pinned, [dead!, ...living], { forMs: 10_000, backlog: 100 });
 
     const grants = await simulate(pinned, living, { forMs: 30_000, backlog: 100 });
@@ -47,22 +52,22 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
 
   it("divides a horizon by the replicas that drew, so that none takes it all", async () => {
     const pinned = open();
-    const askers = replicas(pinned, 4, "1000/s");
-    for (const asker of askers) await asker.draw(1);
+    const replicas = openReplicas(pinned, 4, "1000/s");
+    for (const replica of replicas) await replica.draw(1);
     pinned.clock.advanceMs(500);
 
-    const reply = await askers[0]!.draw(1_000);
+    const reply = await replicas[0]!.draw(1_000);
 
     expect(slotsOf(reply)).toHaveLength(25);
   });
 
-  it("are of one share for all slot requests of a replica together", async () => {
+  it("count all slot requests of a replica as one share", async () => {
     const pinned = open();
-    const askers = replicas(pinned, 4, "1000/s");
-    for (const asker of askers) await asker.draw(1);
+    const replicas = openReplicas(pinned, 4, "1000/s");
+    for (const replica of replicas) await replica.draw(1);
     pinned.clock.advanceMs(500);
 
-    const { granted } = await askers[0]!.drawAll(
+    const { granted } = await replicas[0]!.drawAll(
       ["a", "b", "c"].map((key) => ({ wanted: 25, key })),
     );
 
@@ -74,11 +79,11 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     [49, 0],
     [51, 1],
   ])(
-    "of a replica that does not come are kept for half a horizon: after %d ms another gets %d",
+    "reserve an absent replica's share for half a horizon: after %d ms another gets %d",
     async (lateMs, count) => {
       const pinned = open();
-      const [first, second, late, other] = replicas(pinned, 4, "10/s");
-      for (const asker of [first!, second!]) await asker.draw(1);
+      const [first, second, late, other] = openReplicas(pinned, 4, "10/s");
+      for (const replica of [first!, second!]) await replica.draw(1);
       const { turnUs } = (await late!.draw(1)).position;
 
       pinned.clock.set(turnUs + lateMs * 1_000);
@@ -91,7 +96,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     const pinned = open();
     const policy = policyOf({ limits: [slidingLog(20, "1s")] });
     const [first, second] = ["a", "b"].map((name) =>
-      createAsker(pinned.store, { bucket: "b", name, policy }),
+      createTestReplica(pinned.store, { bucket: "b", name, policy }),
     );
     await first!.draw(19);
     pinned.clock.advanceMs(30);
@@ -102,11 +107,11 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     expect([slotsOf(later), slotsOf(rest)].map((slots) => slots.length)).toEqual([1, 3]);
   });
 
-  it("are put off by as many calls as are more urgent, and by no more", async () => {
+  it("come later by the number of more urgent calls, and by no more", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "10/s", shares: { low: 0.7 } });
     const [waiter, urgent] = ["a", "b"].map((name) =>
-      createAsker(pinned.store, { bucket: "b", name, policy }),
+      createTestReplica(pinned.store, { bucket: "b", name, policy }),
     );
     const low = [{ wanted: 1, priority: "low" }] as const;
     await waiter!.drawAll(low);
@@ -122,7 +127,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
 
   it("lets a replica with one call in before the backlog of another has drained", async () => {
     const pinned = open();
-    const [busy, rare] = replicas(pinned, 2, "1000/s");
+    const [busy, rare] = openReplicas(pinned, 2, "1000/s");
     await simulate(pinned, [busy!], { forMs: 1_000, backlog: 100_000 });
     const first = await rare!.draw(1);
 
@@ -136,14 +141,14 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     ["calls of two costs", policyOf({ rate: "100/s", burst: 2 }), [{ wanted: 20, cost: 2 }]],
     ["several", policyOf({ limits: [leakyBucket("100/s"), leakyBucket("200/s")] }), []],
   ])(
-    "wait for a whole share rather than take a crumb before another's (%s)",
+    "wait for a whole share instead of taking a small part before another replica (%s)",
     async (_what, policy, more) => {
       const pinned = open();
       const [first, second] = ["a", "b"].map((name) =>
-        createAsker(pinned.store, { bucket: "b", name, policy }),
+        createTestReplica(pinned.store, { bucket: "b", name, policy }),
       );
-      const draw = async (asker: Asker): Promise<number> =>
-        slotsOf(await asker.drawAll([{ wanted: 20 }, ...more])).length;
+      const draw = async (replica: TestReplica): Promise<number> =>
+        slotsOf(await replica.drawAll([{ wanted: 20 }, ...more])).length;
       await draw(first!);
       pinned.clock.advanceMs(1);
       await draw(second!);
@@ -158,23 +163,23 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     },
   );
 
-  it.each<[string, (waiter: Asker) => Promise<unknown>]>([
+  it.each<[string, (waiter: TestReplica) => Promise<unknown>]>([
     ["another policy", async () => undefined],
     ["a pause", async (waiter) => waiter.steer({ do: "pause", durationUs: 0 })],
-  ])("from before %s are forgotten, and delay no replica after it", async (what, change) => {
+  ])("are dropped by %s, and delay no replica afterwards", async (what, change) => {
     const slow = policyOf({ rate: "1/h" });
     const after = what === "a pause" ? slow : policyOf({ rate: "100/s" });
     const turnAfterUs = async (isWaiting: boolean): Promise<number> => {
       const pinned = open();
       const [holder, waiter] = ["a", "b"].map((name) =>
-        createAsker(pinned.store, { bucket: "b", name, policy: slow }),
+        createTestReplica(pinned.store, { bucket: "b", name, policy: slow }),
       );
       await holder!.draw(1);
       if (isWaiting) await waiter!.draw(1);
       pinned.clock.advanceMs(5_000);
       await change(waiter!);
       const [third, fourth] = ["c", "d"].map((name) =>
-        createAsker(pinned.store, { bucket: "b", name, policy: after }),
+        createTestReplica(pinned.store, { bucket: "b", name, policy: after }),
       );
       await third!.draw(50);
       const reply = await fourth!.draw(50);

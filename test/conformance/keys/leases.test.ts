@@ -8,16 +8,16 @@ import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { runScript } from "../../../src/stores/redis/scripts/script.ts";
 import { leasesRelease } from "../../../src/stores/redis/scripts/bucket/leases.ts";
 import { createManualClock, type ManualClock } from "../../../src/sluice/testing/manual-clock.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
 const policy = policyOf({ limits: [concurrency(2, { leaseMs: 5_000 })] });
 
 describe("a caller that waits for a lease", () => {
-  const request = (asker: string) => ({
+  const request = (replica: string) => ({
     bucket: "b",
-    asker,
+    asker: replica,
     terms: { ...policy, version: 0 },
     scopes: [],
   });
@@ -101,9 +101,9 @@ describe("a caller that waits for a lease", () => {
   async function fill(store: Store, clock: ManualClock): Promise<void> {
     const [holder, ...waiters] = "hxyz"
       .split("")
-      .map((name) => createAsker(store, { bucket: "b", name, policy }));
-    for (const asker of [holder!, holder!, ...waiters]) {
-      await asker.draw(1);
+      .map((name) => createTestReplica(store, { bucket: "b", name, policy }));
+    for (const replica of [holder!, holder!, ...waiters]) {
+      await replica.draw(1);
       clock.advanceMs(10);
     }
   }
@@ -114,7 +114,7 @@ describe.each(storeKinds())("a call whose lease was drawn before, in $name,", ({
     const limits = [leakyBucket("1/s", { burst: 10 }), concurrency(1, { leaseMs: 5_000 })];
     const { store, clock } = open();
     const [holder, waiter] = ["h", "w"].map((name) =>
-      createAsker(store, { bucket: "b", name, policy: policyOf({ limits }) }),
+      createTestReplica(store, { bucket: "b", name, policy: policyOf({ limits }) }),
     );
     await holder!.draw(1);
     await waiter!.draw(1);
@@ -131,14 +131,14 @@ describe.each(storeKinds())("a call whose lease was drawn before, in $name,", ({
 
 describe.each(storeKinds())("under a limit that leaves 0 calls at once, in $name,", ({ open }) => {
   const none = withCount(0);
-  const askerOf = ({ store }: PinnedStore, given: Policy) =>
-    createAsker(store, { bucket: "b", name: "a", policy: given });
+  const replicaOf = ({ store }: PinnedStore, given: Policy) =>
+    createTestReplica(store, { bucket: "b", name: "a", policy: given });
 
   it("a call waits as in a full bucket, and a try learns that the time is unknown", async () => {
-    const asker = askerOf(open(), none);
+    const replica = replicaOf(open(), none);
 
-    const drawn = await asker.draw(1);
-    const tried = await asker.drawAll([{ wanted: 1, isTry: true }]);
+    const drawn = await replica.draw(1);
+    const tried = await replica.drawAll([{ wanted: 1, isTry: true }]);
 
     expect([...slotsOf(drawn), ...slotsOf(tried)]).toEqual([]);
     expect(drawn.granted[0]).toMatchObject({ notBeforeUs: 0, bindsAt: 1 });
@@ -147,7 +147,7 @@ describe.each(storeKinds())("under a limit that leaves 0 calls at once, in $name
 
   it("a lease that a call holds is renewed, and released", async () => {
     const pinned = open();
-    const [holder, limited] = [askerOf(pinned, policy), askerOf(pinned, none)];
+    const [holder, limited] = [replicaOf(pinned, policy), replicaOf(pinned, none)];
     await holder.draw(1);
     await holder.draw(1);
     pinned.clock.advanceMs(4_000);
@@ -162,7 +162,7 @@ describe.each(storeKinds())("under a limit that leaves 0 calls at once, in $name
   });
 
   it("no limit below 0 is accepted, to renew or to release", async () => {
-    const wrong = askerOf(open(), withCount(-1));
+    const wrong = replicaOf(open(), withCount(-1));
 
     await expect(wrong.renew([1])).rejects.toThrow("SLUICE_BAD_ARGUMENT");
     await expect(wrong.release([1])).rejects.toThrow("SLUICE_BAD_ARGUMENT");
@@ -174,14 +174,14 @@ describe.each(storeKinds())("under a limit that leaves 0 calls at once, in $name
 });
 
 describe.each(storeKinds())("a lease in $name", ({ open }) => {
-  const askersOf = ({ store }: PinnedStore, names: string, given = policy) =>
-    names.split("").map((name) => createAsker(store, { bucket: "b", name, policy: given }));
-  const got = async (asker: ReturnType<typeof createAsker>): Promise<number> =>
-    slotsOf(await asker.draw(1)).length;
+  const replicasOf = ({ store }: PinnedStore, names: string, given = policy) =>
+    names.split("").map((name) => createTestReplica(store, { bucket: "b", name, policy: given }));
+  const got = async (replica: ReturnType<typeof createTestReplica>): Promise<number> =>
+    slotsOf(await replica.draw(1)).length;
 
-  it("that is given back goes to the replica that has waited longest, whichever asks first", async () => {
+  it("goes to the replica that has waited longest when it is released, whichever draws first", async () => {
     const pinned = open();
-    const [holder, first, second, third] = askersOf(pinned, "zxya");
+    const [holder, first, second, third] = replicasOf(pinned, "zxya");
     await holder!.draw(1);
     await holder!.draw(1);
     const order: string[] = [];
@@ -205,7 +205,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
 
   it("goes to other waiting replicas before a replica that has just got its first gets a second", async () => {
     const pinned = open();
-    const [holder, greedy, other] = askersOf(pinned, "hgo");
+    const [holder, greedy, other] = replicasOf(pinned, "hgo");
     await holder!.draw(1);
     await holder!.draw(1);
     await greedy!.draw(2);
@@ -221,9 +221,9 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([first, await got(greedy!), await got(other!)]).toEqual([1, 0, 1]);
   });
 
-  it("is not taken by a newcomer, nor by a try, while somebody waits for it", async () => {
+  it("is not taken by a new call or a try while another call waits for it", async () => {
     const pinned = open();
-    const [holder, waiter, newcomer] = askersOf(pinned, "abc");
+    const [holder, waiter, newcomer] = replicasOf(pinned, "abc");
     await holder!.draw(1);
     await holder!.draw(1);
     await waiter!.draw(1);
@@ -236,9 +236,9 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(await got(waiter!)).toBe(1);
   });
 
-  it("goes to a newcomer when those who waited for it have left", async () => {
+  it("goes to a new call when the earlier callers have left", async () => {
     const pinned = open();
-    const [holder, waiter, newcomer] = askersOf(pinned, "abc");
+    const [holder, waiter, newcomer] = replicasOf(pinned, "abc");
     await holder!.draw(1);
     await holder!.draw(1);
     await waiter!.draw(1);
@@ -249,9 +249,9 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(await got(newcomer!)).toBe(1);
   });
 
-  it("of an asker that has died comes free at its end", async () => {
+  it("becomes free at its end if its replica has died", async () => {
     const pinned = open();
-    const [dead, waiter] = askersOf(pinned, "ab");
+    const [dead, waiter] = replicasOf(pinned, "ab");
     await dead!.draw(1);
     await dead!.draw(1);
 
@@ -263,9 +263,9 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([before, after]).toEqual([0, 1]);
   });
 
-  it("is still held when its end was seen by a release, and the clock then steps back", async () => {
+  it("is still held if the clock steps back after a release saw its end", async () => {
     const pinned = open();
-    const [holder, waiter] = askersOf(pinned, "ab");
+    const [holder, waiter] = replicasOf(pinned, "ab");
     await holder!.draw(1);
     await holder!.draw(1);
     pinned.clock.advanceMs(5_000);
@@ -277,7 +277,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
 
   it("lasts for as long as it is renewed", async () => {
     const pinned = open();
-    const [holder, waiter] = askersOf(pinned, "ab");
+    const [holder, waiter] = replicasOf(pinned, "ab");
     await holder!.draw(1);
     await holder!.draw(1);
 
@@ -291,9 +291,9 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(new Set(waited)).toEqual(new Set([0]));
   });
 
-  it("is reported as lost once another may have taken its place", async () => {
+  it("is reported as lost once another call may have taken it", async () => {
     const pinned = open();
-    const [holder, waiter] = askersOf(pinned, "ab");
+    const [holder, waiter] = replicasOf(pinned, "ab");
     await holder!.draw(1);
     pinned.clock.advanceMs(3_000);
     await holder!.draw(1);
@@ -306,14 +306,14 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
   });
 
   it("is reported as lost by a store that has forgotten the bucket", async () => {
-    const [holder] = askersOf(open(), "a");
+    const [holder] = replicasOf(open(), "a");
 
     expect(await holder!.renew([1, 2])).toEqual([1, 2]);
   });
 
-  it("is held back by a waiter that never comes back for 1.5 s, and no longer", async () => {
+  it("stays reserved for an absent waiter for 1.5 s, and no longer", async () => {
     const pinned = open();
-    const [holder, gone, waiter] = askersOf(pinned, "abc");
+    const [holder, gone, waiter] = replicasOf(pinned, "abc");
     await holder!.draw(1);
     await holder!.draw(1);
     await gone!.draw(1);
@@ -330,9 +330,9 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([blocked, stillBlocked, free]).toEqual([0, 0, 1]);
   });
 
-  it("lets a waiter keep its place for as long as it looks in", async () => {
+  it("lets a waiter keep its position as long as it keeps drawing", async () => {
     const pinned = open();
-    const [holder, waiter, other] = askersOf(pinned, "abc");
+    const [holder, waiter, other] = replicasOf(pinned, "abc");
     await holder!.draw(1);
     await holder!.draw(1);
     for (let round = 0; round < 8; round++) {
@@ -348,10 +348,10 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(await got(waiter!)).toBe(1);
   });
 
-  it("of a key keeps its waiter's place while all keys have to wait", async () => {
+  it("keeps the position of its waiter while all keys must wait", async () => {
     const pinned = open();
     const keyed = policyOf({ rate: "10/s", perKey: { concurrency: 1 } });
-    const [holder, waiter] = askersOf(pinned, "hw", keyed);
+    const [holder, waiter] = replicasOf(pinned, "hw", keyed);
     await holder!.drawAll([{ wanted: 1, key: "k" }]);
     pinned.clock.advanceMs(500);
     const [waiting] = (await waiter!.drawAll([{ wanted: 1, key: "k" }])).granted;
@@ -365,7 +365,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
   it("is kept for each key by itself", async () => {
     const pinned = open();
     const perKey = policyOf({ perKey: { concurrency: 1 } });
-    const [a, b] = askersOf(pinned, "ab", perKey);
+    const [a, b] = replicasOf(pinned, "ab", perKey);
     await a!.drawAll([{ key: "x", wanted: 1 }]);
 
     const replies = [
@@ -378,36 +378,36 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(replies.map((reply) => slotsOf(reply).length)).toEqual([0, 1, 1]);
   });
 
-  it("comes free at each of the keys that are given back together, and at no other", async () => {
+  it("becomes free for each key that was released together, and for no other key", async () => {
     const pinned = open();
     const perKey = policyOf({ perKey: { concurrency: 1 } });
-    const [holder, asker] = askersOf(pinned, "ab", perKey);
+    const [holder, replica] = replicasOf(pinned, "ab", perKey);
     for (const key of "xyz") await holder!.drawAll([{ key, wanted: 1 }]);
 
     await holder!.release([1, 2], "x", "y");
     const replies = [];
-    for (const key of "xyz") replies.push(await asker!.drawAll([{ key, wanted: 1 }]));
+    for (const key of "xyz") replies.push(await replica!.drawAll([{ key, wanted: 1 }]));
 
     expect(replies.map((reply) => slotsOf(reply).length)).toEqual([1, 1, 0]);
   });
 
-  it("still counts for calls that run when its limit is taken away and comes back", async () => {
+  it("still counts for running calls after its limit was removed and restored", async () => {
     const pinned = open();
-    const [holder] = askersOf(pinned, "a");
+    const [holder] = replicasOf(pinned, "a");
     await holder!.draw(1);
     await holder!.draw(1);
-    const [without] = askersOf(pinned, "b", policyOf({ rate: "10/s" }));
+    const [without] = replicasOf(pinned, "b", policyOf({ rate: "10/s" }));
     await without!.draw(1);
     pinned.clock.advanceMs(1_000);
 
-    const [again] = askersOf(pinned, "c");
+    const [again] = replicasOf(pinned, "c");
 
     expect(await got(again!)).toBe(0);
   });
 
-  it("that is renewed lasts for another lease's time from then, and no longer", async () => {
+  it("lasts for one more lease time after it is renewed", async () => {
     const pinned = open();
-    const [holder, waiter] = askersOf(pinned, "ab");
+    const [holder, waiter] = replicasOf(pinned, "ab");
     await holder!.draw(1);
     await holder!.draw(1);
     pinned.clock.advanceMs(2_000);
@@ -421,9 +421,9 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([second, first, free]).toEqual([1, 0, 1]);
   });
 
-  it("that has expired is lost and not renewed, even if no other call took it", async () => {
+  it("cannot be renewed after it has expired, even if no other call took it", async () => {
     const pinned = open();
-    const [holder, other] = askersOf(pinned, "ab");
+    const [holder, other] = replicasOf(pinned, "ab");
     await holder!.draw(1);
     pinned.clock.advanceMs(5_000);
 

@@ -4,7 +4,12 @@ import { concurrency, leakyBucket, tokenBucket } from "../../../src/core/policy/
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
 import { boundBy, COOLING, NO_POSITION, PAUSED, type KeyScope } from "../../../src/core/store.ts";
-import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type TestReplica,
+} from "../../support/draws/test-replica.ts";
 import { EXCESS } from "../../support/draws/bounds.ts";
 import { simulateParties, type Party } from "../../support/draws/simulate.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
@@ -23,15 +28,15 @@ function scopesBy(levels: readonly (readonly Limit[])[]) {
         });
 }
 
-function askersOf(
+function replicasOf(
   { store }: PinnedStore,
   names: readonly string[],
   { levels, ...shared }: PolicyOptions & { readonly levels: readonly (readonly Limit[])[] },
-): readonly Asker[] {
+): readonly TestReplica[] {
   const perKey = { limits: levels[0]! };
   const parts = { bucket: "b", policy: policyOf({ ...shared, perKey }) };
   const scopesOf = scopesBy(levels);
-  return names.map((name) => createAsker(store, { ...parts, name, scopesOf }));
+  return names.map((name) => createTestReplica(store, { ...parts, name, scopesOf }));
 }
 
 describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
@@ -41,11 +46,11 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
       [tokenBucket({ capacity: 3, refill: "1/h" })],
       [tokenBucket({ capacity: 1, refill: "1/h" })],
     ];
-    const asker = askersOf(pinned, ["a"], { rate: "100/s", burst: 9, levels })[0]!;
+    const replica = replicasOf(pinned, ["a"], { rate: "100/s", burst: 9, levels })[0]!;
     const tryOf = async (path: string): Promise<number> =>
-      slotsOf(await asker.drawAll([{ wanted: 2, key: path, isTry: true }])).length;
+      slotsOf(await replica.drawAll([{ wanted: 2, key: path, isTry: true }])).length;
     const left = async (path: string): Promise<number[]> =>
-      (await asker.peek(path)).statuses.map(({ remaining }) => remaining);
+      (await replica.peek(path)).statuses.map(({ remaining }) => remaining);
 
     const passed = [await tryOf(X), await tryOf(X), await tryOf(Y)];
 
@@ -53,17 +58,17 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     expect(await left(X)).toEqual([7, 1, 0]);
   });
 
-  it("name the limit that holds a try back for the longest", async () => {
+  it("name the limit that delays a try for the longest", async () => {
     const pinned = open();
     const levels = [
       [tokenBucket({ capacity: 1, refill: "1/h" })],
       [tokenBucket({ capacity: 1, refill: "1/m" })],
     ];
-    const asker = askersOf(pinned, ["a"], { levels })[0]!;
+    const replica = replicasOf(pinned, ["a"], { levels })[0]!;
     const tried = [{ wanted: 1, key: X, isTry: true }];
-    await asker.drawAll(tried);
+    await replica.drawAll(tried);
 
-    const [refused] = (await asker.drawAll(tried)).granted;
+    const [refused] = (await replica.drawAll(tried)).granted;
 
     expect(refused).toMatchObject({ bindsAt: 1, run: undefined });
     expect(refused!.notBeforeUs - pinned.clock.nowUs()).toBe(3_600_000_000);
@@ -75,11 +80,11 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
   ])("let a blocked endpoint hold up no other of its tenant, with %s", async (_what, shared) => {
     const pinned = open();
     const levels = [[leakyBucket("40/s", { burst: 1 })], [leakyBucket("30/s", { burst: 1 })]];
-    const askers = askersOf(pinned, ["a", "b"], { ...shared, levels });
-    await askers[0]!.steer({ do: "pause", durationUs: 60_000_000 }, X);
-    const parties = askers.map((asker): Party => {
+    const replicas = replicasOf(pinned, ["a", "b"], { ...shared, levels });
+    await replicas[0]!.steer({ do: "pause", durationUs: 60_000_000 }, X);
+    const parties = replicas.map((replica): Party => {
       return {
-        asker,
+        replica,
         asksOldestFirst: true,
         slotRequests: [X, Y].map((path) => ({ wanted: 10, key: path })),
       };
@@ -99,26 +104,26 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     for (const shared of [{ rate: "90/s" as const }, {}]) {
       const pinned = open();
       const levels = [[leakyBucket("30/s")], [leakyBucket("20/s")]];
-      const asker = askersOf(pinned, ["a"], { ...shared, levels })[0]!;
+      const replica = replicasOf(pinned, ["a"], { ...shared, levels })[0]!;
       const told: number[] = [];
       const ask = async (): Promise<void> => {
         for (const isTry of [true, false]) {
-          const { granted } = await asker.drawAll([{ wanted: 1, key: X, isTry }]);
+          const { granted } = await replica.drawAll([{ wanted: 1, key: X, isTry }]);
           told.push(granted[0]!.bindsAt);
         }
       };
-      await asker.drawAll([{ wanted: 1, key: X }]);
+      await replica.drawAll([{ wanted: 1, key: X }]);
 
-      await asker.steer({ do: "pause", durationUs: 60_000_000 }, of);
+      await replica.steer({ do: "pause", durationUs: 60_000_000 }, of);
       await ask();
-      await asker.steer({ do: "pause", durationUs: 0 }, of);
-      await asker.steer(
+      await replica.steer({ do: "pause", durationUs: 0 }, of);
+      await replica.steer(
         { do: "cool", durationUs: 50_000_000, rampUs: 0, slotUs: pinned.clock.nowUs() },
         of,
       );
       await ask();
       // What lasts longest is told of.
-      await asker.steer({ do: "pause", durationUs: 10_000_000 }, of === X ? "acme" : X);
+      await replica.steer({ do: "pause", durationUs: 10_000_000 }, of === X ? "acme" : X);
       await ask();
 
       const [paused, cooling] = [PAUSED, COOLING].map((cause) => boundBy(cause, number));
@@ -126,15 +131,15 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     }
   });
 
-  it("let a blocked tenant hold up no other", async () => {
+  it("let a blocked tenant delay no other tenant", async () => {
     const pinned = open();
     const levels = [[leakyBucket("30/s", { burst: 1 })], [leakyBucket("20/s", { burst: 1 })]];
-    const askers = askersOf(pinned, ["a", "b"], { rate: "90/s", burst: 1, levels });
-    await askers[0]!.steer({ do: "pause", durationUs: 60_000_000 }, "acme");
+    const replicas = replicasOf(pinned, ["a", "b"], { rate: "90/s", burst: 1, levels });
+    await replicas[0]!.steer({ do: "pause", durationUs: 60_000_000 }, "acme");
     const paths = [X, key("other", "x"), key("other", "y")];
-    const parties = askers.map((asker): Party => {
+    const parties = replicas.map((replica): Party => {
       return {
-        asker,
+        replica,
         asksOldestFirst: true,
         slotRequests: paths.map((path) => ({ wanted: 10, key: path })),
       };
@@ -152,17 +157,17 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     ["the tenants' rates, with nothing shared", {}, 60, 20, 15],
     ["the endpoints' rates", { rate: "90/s" as const, burst: 4 }, 54, 30, 6],
   ])(
-    "pass no limit of any level, and use what binds: %s",
+    "exceed no limit of any level, and use the tightest one fully: %s",
     async (_what, shared, perSecond, ofTenant, ofEndpoint) => {
       const pinned = open();
       const levels = [ofTenant, ofEndpoint].map((rate) => [leakyBucket(`${rate}/s`, { burst: 2 })]);
-      const askers = askersOf(pinned, ["a", "b", "c", "d"], { ...shared, levels });
+      const replicas = replicasOf(pinned, ["a", "b", "c", "d"], { ...shared, levels });
       const paths = ["1", "2", "3"].flatMap((tenant) =>
         ["x", "y", "z"].map((name) => key(tenant, name)),
       );
-      const parties = askers.map((asker): Party => {
+      const parties = replicas.map((replica): Party => {
         return {
-          asker,
+          replica,
           asksOldestFirst: true,
           slotRequests: paths.map((path) => ({ wanted: 5, key: path })),
         };
@@ -188,19 +193,19 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     },
   );
 
-  it("give a tenant's lease to who has waited longest, but to none whose endpoint is full", async () => {
+  it("give a tenant's lease to the longest-waiting call whose endpoint has room", async () => {
     const pinned = open();
     const levels = [[concurrency(2)], [concurrency(1)]];
     const names = ["holder", "full", "first", "second"];
-    const [holder, full, first, second] = askersOf(pinned, names, { levels }) as [
-      Asker,
-      Asker,
-      Asker,
-      Asker,
+    const [holder, full, first, second] = replicasOf(pinned, names, { levels }) as [
+      TestReplica,
+      TestReplica,
+      TestReplica,
+      TestReplica,
     ];
-    const draw = async (asker: Asker, path: string): Promise<number> => {
+    const draw = async (replica: TestReplica, path: string): Promise<number> => {
       pinned.clock.advanceMs(5);
-      return slotsOf(await asker.drawAll([{ wanted: 1, key: path }])).length;
+      return slotsOf(await replica.drawAll([{ wanted: 1, key: path }])).length;
     };
     await draw(holder, X);
     await draw(holder, Y);
@@ -221,25 +226,25 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     expect(served).toEqual([0, 0, 1]);
   });
 
-  describe("of which a wide one has expired", () => {
+  describe("with an expired wide level", () => {
     const wide = [
       tokenBucket({ unit: "tokens", capacity: 100, refill: "1/h" }),
       leakyBucket("50/s", { unit: "bytes" }),
     ];
 
     /** One that draws from both levels of a path, and one that knows only the narrow one. */
-    function openBoth(narrow: readonly Limit[]): { narrowOnly: Asker; both: Asker } {
+    function openBoth(narrow: readonly Limit[]): { narrowOnly: TestReplica; both: TestReplica } {
       const { store } = open();
       const parts = { bucket: "b", policy: policyOf({ perKey: { limits: narrow } }) };
       const ofBoth = scopesBy([wide, narrow]);
       const ofNarrow = (path: string | undefined): readonly KeyScope[] => ofBoth(path).slice(1);
       return {
-        narrowOnly: createAsker(store, { ...parts, name: "a", scopesOf: ofNarrow }),
-        both: createAsker(store, { ...parts, name: "b", scopesOf: ofBoth }),
+        narrowOnly: createTestReplica(store, { ...parts, name: "a", scopesOf: ofNarrow }),
+        both: createTestReplica(store, { ...parts, name: "b", scopesOf: ofBoth }),
       };
     }
 
-    it("settle the narrow one by its own numbers", async () => {
+    it("settle the narrow level by its own numbers", async () => {
       const { narrowOnly, both } = openBoth([tokenBucket({ capacity: 10, refill: "1/h" })]);
       const [slotUs] = slotsOf(await narrowOnly.drawAll([{ wanted: 1, key: X }]));
 
@@ -248,7 +253,7 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
       expect((await narrowOnly.peek(X)).statuses).toMatchObject([{ remaining: 10 - 1 - 2 }]);
     });
 
-    it("give the narrow one back what its own cost was", async () => {
+    it("return the cost of the narrow level to that level", async () => {
       const { narrowOnly, both } = openBoth([leakyBucket("50/s", { burst: 1 })]);
       await both.drawAll([{ wanted: 1, key: key("other", "x") }]);
       const slots = slotsOf(await narrowOnly.drawAll([{ wanted: 2, key: X }]));

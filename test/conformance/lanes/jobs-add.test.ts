@@ -19,7 +19,7 @@ async function add(jobs: readonly AddedJob[]): Promise<readonly JobMet[]> {
   return (await runScript(redis, jobScripts.addJobs, request)) as readonly JobMet[];
 }
 
-it("already stored jobs are returned in one reply while they are small", async () => {
+it("jobs-add returns stored jobs in one reply while they are small", async () => {
   const ids = Array.from({ length: 12 }, (_, index) => `large-${index}`);
   const data = JSON.stringify("x".repeat(900_000));
   for (const id of ids) await add([jobOf(id, data)]);

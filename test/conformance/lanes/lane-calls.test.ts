@@ -4,7 +4,7 @@ import { openLanes, upTo } from "../../support/jobs/open-lanes.ts";
 
 const lanes = openLanes();
 
-it("a look counts the plain calls that jobs equal, by a sample of the first jobs of a long lane", async () => {
+it("lanes-look counts the calls that jobs cost, by a sample of the first jobs of a long lane", async () => {
   const { queue } = lanes.open({ rate: "100/s", burst: 10 });
   await queue.enqueueMany(upTo(10), { key: "a", cost: 3 });
   const [, last] = await queue.enqueueMany(upTo(2), { key: "a" });

@@ -34,7 +34,7 @@ describe("lanes of paths", () => {
     expect(together.filter((id) => id.startsWith("acme"))).toHaveLength(10);
   });
 
-  it("take turns inside their head", async () => {
+  it("take turns within their parent", async () => {
     for (const name of ["a", "b", "c"]) await enqueue(path("acme", name), 6);
 
     const texts = await takeTexts(9);
@@ -283,7 +283,7 @@ describe("paths whose jobs are removed", () => {
   });
 });
 
-it("a look shows the lanes of paths and of their heads", async () => {
+it("appear in lanes-look together with their parents", async () => {
   await enqueue(path("acme", "a"), 2, { weight: [3, 2] });
   const [first] = await enqueue(path("zeta", "b"), 2);
   await enqueue("zeta", 1);

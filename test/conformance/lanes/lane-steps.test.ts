@@ -105,7 +105,7 @@ function createHistory() {
   return { waiting, act, finish };
 }
 
-it("after any sequence of steps, no job is lost or given twice, and no state of lanes is left", async () => {
+it("lanes lose no job, grant none twice and leave no state after any sequence of steps", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(STEP, { minLength: 30, maxLength: 80 }), async (steps) => {
       // What a history that has failed left, while a shorter one is looked for.

@@ -104,7 +104,7 @@ function createJudge(weightOf: (text: string, line: string) => number) {
   };
 }
 
-it("turns differ by at most one job of each from the shares by weight, in every order", async () => {
+it("lanes differ from their shares by weight by at most one job each, in every order", async () => {
   const weights = fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 24, maxLength: 24 });
   const history = fc.tuple(weights, fc.array(ACT, { minLength: 40, maxLength: 80 }));
   await fc.assert(

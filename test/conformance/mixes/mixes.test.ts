@@ -172,7 +172,7 @@ it.each([
   { perSecond: 1_000, among: 32, mostPerCall: 0.6 },
   { perSecond: 5_000, among: 4, mostPerCall: 0.012 },
 ])(
-  "asks little and serves all alike: $perSecond/s, $among replicas of 200 callers",
+  "a bucket sends few requests and serves all callers evenly: $perSecond/s, $among replicas of 200 callers",
   async (each) => {
     const { perSecond, among, mostPerCall } = each;
     const time = beginVirtualTime();
@@ -217,7 +217,7 @@ it.each([
   },
 );
 
-it("lets no key starve beside a shared rate where all calls come to four replicas at one moment", async () => {
+it("a shared rate lets no key starve if all calls reach four replicas at once", async () => {
   const time = beginVirtualTime();
   const callers = [0, 1, 2, 3].flatMap((replica) =>
     ["a", "b", "c", "d", "e", "f"].flatMap((key) =>
@@ -246,7 +246,7 @@ it("lets no key starve beside a shared rate where all calls come to four replica
   }
 });
 
-it("asks a few times a call where the shared rate is the sum of the customers' rates", async () => {
+it("a bucket sends few requests per call if the shared rate is the sum of the customers' rates", async () => {
   const time = beginVirtualTime();
   const callers = [0, 1].flatMap((customer) =>
     Array.from({ length: 24 }, (_, index) => ({
@@ -272,7 +272,7 @@ it("asks a few times a call where the shared rate is the sum of the customers' r
   }
 });
 
-it("serves customers alike beside a shared rate, however many endpoints the callers of each have", async () => {
+it("a shared rate serves customers evenly, however many endpoints each has", async () => {
   const time = beginVirtualTime();
   const callers = [1, 3, 12].flatMap((endpoints, customer) =>
     Array.from({ length: 24 }, (_, index) => ({

@@ -8,7 +8,7 @@ import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { textOfScopes } from "../../../src/core/key-path.ts";
 import type { Store, SlotRequest } from "../../../src/core/store.ts";
-import { slotsOf } from "../../support/draws/asker.ts";
+import { slotsOf } from "../../support/draws/test-replica.ts";
 import { keyOf, randomOf, type Mix, type MixCaller } from "./mix.ts";
 import type { VirtualTime } from "./virtual-time.ts";
 

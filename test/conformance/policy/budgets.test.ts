@@ -3,25 +3,30 @@ import { budget, leakyBucket, type BudgetOptions } from "../../../src/core/polic
 import { toMillionths } from "../../../src/core/limits/budget.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import type { BudgetBalance, DrawReply } from "../../../src/core/store.ts";
-import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type TestReplica,
+} from "../../support/draws/test-replica.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
 const usd = (amount: number): { usd: number } => ({ usd: toMillionths(amount) });
 const berlin = (given: Partial<BudgetOptions>): Limit =>
   budget({ unit: "usd", amount: 10, per: "month", timeZone: "Europe/Berlin", ...given });
 
-function askerOf(
+function replicaOf(
   { store }: PinnedStore,
   limits: readonly Limit[],
   name = "a",
   perKey?: readonly Limit[],
-): Asker {
+): TestReplica {
   const policy = policyOf({ limits, ...(perKey && { perKey: { limits: perKey } }) });
-  return createAsker(store, { bucket: "b", name, policy });
+  return createTestReplica(store, { bucket: "b", name, policy });
 }
 
-async function balanceOf({ store }: PinnedStore, asker: Asker): Promise<BudgetBalance> {
-  const request = { bucket: "b", terms: asker.terms(), scopes: [] };
+async function balanceOf({ store }: PinnedStore, replica: TestReplica): Promise<BudgetBalance> {
+  const request = { bucket: "b", terms: replica.terms(), scopes: [] };
   return (await store.budgets({ ...request, change: { do: "look" } })).balances[0]!;
 }
 
@@ -34,14 +39,14 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
   it("lets calls pass up to its amount, and refuses the next one until the period ends", async () => {
     const pinned = open();
     at(pinned, "2026-11-23T12:00:00Z");
-    const asker = askerOf(pinned, [berlin({})]);
+    const replica = replicaOf(pinned, [berlin({})]);
 
-    const first = await asker.drawAll([{ wanted: 5, cost: usd(3) }]);
-    const next = await asker.drawAll([{ wanted: 2, cost: usd(1) }]);
+    const first = await replica.drawAll([{ wanted: 5, cost: usd(3) }]);
+    const next = await replica.drawAll([{ wanted: 2, cost: usd(1) }]);
 
     expect(passed(first)).toBe(3);
     expect(passed(next)).toBe(1);
-    const { granted } = await asker.drawAll([{ wanted: 1, cost: usd(0.000001) }]);
+    const { granted } = await replica.drawAll([{ wanted: 1, cost: usd(0.000001) }]);
     const endUs = Date.parse("2026-12-01T00:00:00+01:00") * 1_000;
     expect(granted[0]).toMatchObject({ slotsUs: [], bindsAt: 1, soonestUs: endUs });
     expect(granted[0]!.spent).toEqual({ spent: 10_000_000, total: 10_000_000, endUs });
@@ -49,9 +54,9 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
 
   it("refuses a call that costs more than is left, and lets smaller calls of the same draw pass", async () => {
     const pinned = open();
-    const asker = askerOf(pinned, [berlin({}), leakyBucket("100/s", { burst: 10 })]);
+    const replica = replicaOf(pinned, [berlin({}), leakyBucket("100/s", { burst: 10 })]);
 
-    const reply = await asker.drawAll([
+    const reply = await replica.drawAll([
       { wanted: 1, cost: usd(11) },
       { wanted: 2, cost: usd(5) },
     ]);
@@ -60,21 +65,21 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
     expect(slotsOf(reply, 1)).toHaveLength(2);
   });
 
-  it("never lets four askers pass more than the amount, at any mix of costs", async () => {
+  it("never lets four replicas pass more than the amount, at any mix of costs", async () => {
     const pinned = open();
     const limits = [berlin({ amount: 7 })];
-    const askers = ["a", "b", "c", "d"].map((name) => askerOf(pinned, limits, name));
+    const replicas = ["a", "b", "c", "d"].map((name) => replicaOf(pinned, limits, name));
     let spent = 0;
 
     for (let round = 0; round < 40; round++) {
-      for (const [index, asker] of askers.entries()) {
+      for (const [index, replica] of replicas.entries()) {
         const cost = usd(0.013 * (index + 1));
-        spent += passed(await asker.drawAll([{ wanted: 3, cost }])) * cost.usd;
+        spent += passed(await replica.drawAll([{ wanted: 3, cost }])) * cost.usd;
       }
       pinned.clock.advanceMs(50);
     }
 
-    const { spent: counted } = await balanceOf(pinned, askers[0]!);
+    const { spent: counted } = await balanceOf(pinned, replicas[0]!);
     expect(counted).toBe(spent);
     expect(spent).toBeLessThanOrEqual(7_000_000);
     expect(spent).toBeGreaterThan(7_000_000 - 13_000);
@@ -91,14 +96,14 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
   ] as const)("of a %s that contains %s begins again at %s", async (per, now, end) => {
     const pinned = open();
     at(pinned, now);
-    const asker = askerOf(pinned, [berlin({ per, amount: 1 })]);
+    const replica = replicaOf(pinned, [berlin({ per, amount: 1 })]);
 
-    await asker.drawAll([{ wanted: 1, cost: usd(1) }]);
-    const before = await asker.drawAll([{ wanted: 1, cost: usd(1) }]);
+    await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
+    const before = await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
     pinned.clock.set(Date.parse(end) * 1_000 - 200_000);
-    const late = await asker.drawAll([{ wanted: 1, cost: usd(1) }]);
+    const late = await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
     at(pinned, end);
-    const after = await asker.drawAll([{ wanted: 1, cost: usd(1) }]);
+    const after = await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
 
     expect(before.granted[0]!.soonestUs).toBe(Date.parse(end) * 1_000);
     expect([before, late, after].map(passed)).toEqual([0, 0, 1]);
@@ -108,27 +113,27 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
     const pinned = open();
     at(pinned, "2026-11-28T12:00:00Z");
     const limit = budget({ unit: "usd", amount: 1, per: "week", weekStart: "sunday" });
-    const asker = askerOf(pinned, [limit]);
+    const replica = replicaOf(pinned, [limit]);
 
-    await asker.drawAll([{ wanted: 1, cost: usd(1) }]);
-    const { granted } = await asker.drawAll([{ wanted: 1, cost: usd(1) }]);
+    await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
+    const { granted } = await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
 
     expect(granted[0]!.soonestUs).toBe(Date.parse("2026-11-29T00:00:00Z") * 1_000);
   });
 
   it("of rolling days counts today and the days before, and gives each day back when it leaves", async () => {
     const pinned = open();
-    const asker = askerOf(pinned, [berlin({ per: { days: 3 }, amount: 10 })]);
+    const replica = replicaOf(pinned, [berlin({ per: { days: 3 }, amount: 10 })]);
     const spend = async (time: string, cost: number): Promise<number> => {
       at(pinned, time);
-      return passed(await asker.drawAll([{ wanted: 1, cost: usd(cost) }]));
+      return passed(await replica.drawAll([{ wanted: 1, cost: usd(cost) }]));
     };
 
     expect(await spend("2026-10-24T12:00:00+02:00", 4)).toBe(1);
     expect(await spend("2026-10-25T23:00:00+01:00", 4)).toBe(1);
     expect(await spend("2026-10-26T12:00:00+01:00", 4)).toBe(0);
     expect(await spend("2026-10-26T12:00:00+01:00", 2)).toBe(1);
-    const { granted } = await asker.drawAll([{ wanted: 1, cost: usd(5) }]);
+    const { granted } = await replica.drawAll([{ wanted: 1, cost: usd(5) }]);
     expect(granted[0]!.soonestUs).toBe(Date.parse("2026-10-28T00:00:00+01:00") * 1_000);
     expect(await spend("2026-10-26T23:59:59+01:00", 4)).toBe(0);
     expect(await spend("2026-10-27T00:00:00+01:00", 4)).toBe(1);
@@ -139,14 +144,17 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
   it("carries the rest of a period over, up to its bound, also over idle periods", async () => {
     const pinned = open();
     at(pinned, "2026-01-10T12:00:00Z");
-    const asker = askerOf(pinned, [berlin({ carryOver: { max: 15 } })]);
+    const replica = replicaOf(pinned, [berlin({ carryOver: { max: 15 } })]);
 
-    await asker.drawAll([{ wanted: 1, cost: usd(4) }]);
+    await replica.drawAll([{ wanted: 1, cost: usd(4) }]);
     at(pinned, "2026-02-10T12:00:00Z");
-    expect(await balanceOf(pinned, asker)).toMatchObject({ carried: 6_000_000, total: 16_000_000 });
-    expect(passed(await asker.drawAll([{ wanted: 20, cost: usd(1) }]))).toBe(16);
+    expect(await balanceOf(pinned, replica)).toMatchObject({
+      carried: 6_000_000,
+      total: 16_000_000,
+    });
+    expect(passed(await replica.drawAll([{ wanted: 20, cost: usd(1) }]))).toBe(16);
     at(pinned, "2026-05-01T12:00:00Z");
-    expect(await balanceOf(pinned, asker)).toMatchObject({ carried: 15_000_000, spent: 0 });
+    expect(await balanceOf(pinned, replica)).toMatchObject({ carried: 15_000_000, spent: 0 });
   });
 
   it.each([
@@ -155,9 +163,9 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
   ] as const)("of %j loses a grant when its period ends", async (per, end) => {
     const pinned = open();
     at(pinned, "2026-11-23T12:00:00Z");
-    const asker = askerOf(pinned, [berlin({ per })]);
-    const first = await balanceOf(pinned, asker);
-    const request = { bucket: "b", terms: asker.terms(), scopes: [] };
+    const replica = replicaOf(pinned, [berlin({ per })]);
+    const first = await balanceOf(pinned, replica);
+    const request = { bucket: "b", terms: replica.terms(), scopes: [] };
     const grant = (amount: number, startUs: number) => {
       const grants = [{ scopeNumber: 0, limitNumber: 1, startUs, amount }];
       return pinned.store.budgets({ ...request, change: { do: "grant", grants } });
@@ -165,32 +173,32 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
 
     await grant(5e6, first.startUs);
     await grant(7e6, first.startUs - 1);
-    expect(passed(await asker.drawAll([{ wanted: 9, cost: usd(3) }]))).toBe(5);
+    expect(passed(await replica.drawAll([{ wanted: 9, cost: usd(3) }]))).toBe(5);
     await grant(-2e6, 0);
-    expect(await balanceOf(pinned, asker)).toMatchObject({
+    expect(await balanceOf(pinned, replica)).toMatchObject({
       granted: 3e6,
       total: 13e6,
       spent: 15e6,
     });
     pinned.clock.set(Date.parse(end) * 1_000 - 1);
-    expect(await balanceOf(pinned, asker)).toMatchObject({ granted: 3e6, spent: 15e6 });
+    expect(await balanceOf(pinned, replica)).toMatchObject({ granted: 3e6, spent: 15e6 });
     at(pinned, end);
 
-    expect(await balanceOf(pinned, asker)).toMatchObject({ granted: 0, total: 10e6, spent: 0 });
-    await asker.drawAll([{ wanted: 1, cost: usd(3) }]);
-    expect(await balanceOf(pinned, asker)).toMatchObject({ granted: 0, total: 10e6, spent: 3e6 });
+    expect(await balanceOf(pinned, replica)).toMatchObject({ granted: 0, total: 10e6, spent: 0 });
+    await replica.drawAll([{ wanted: 1, cost: usd(3) }]);
+    expect(await balanceOf(pinned, replica)).toMatchObject({ granted: 0, total: 10e6, spent: 3e6 });
   });
 
   it("keeps its balance when the policy changes, also while it is no part of the policy", async () => {
     const pinned = open();
-    const before = askerOf(pinned, [berlin({})], "a");
+    const before = replicaOf(pinned, [berlin({})], "a");
     await before.drawAll([{ wanted: 1, cost: usd(4) }]);
     pinned.clock.advanceMs(10);
-    const without = askerOf(pinned, [leakyBucket("10/s")], "b");
+    const without = replicaOf(pinned, [leakyBucket("10/s")], "b");
     await without.draw(1);
     pinned.clock.advanceMs(10);
 
-    const after = askerOf(pinned, [leakyBucket("10/s"), berlin({ amount: 20 })], "c");
+    const after = replicaOf(pinned, [leakyBucket("10/s"), berlin({ amount: 20 })], "c");
     await after.drawAll([{ wanted: 1, cost: usd(1) }]);
 
     expect(await balanceOf(pinned, after)).toMatchObject({ spent: 5_000_000, total: 20_000_000 });
@@ -198,112 +206,112 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
 
   it("settles more or less than the estimate, and gives unused slots back", async () => {
     const pinned = open();
-    const asker = askerOf(pinned, [berlin({}), leakyBucket("10/s")]);
-    const slots = slotsOf(await asker.drawAll([{ wanted: 1, cost: usd(2) }]));
-    await asker.settle(slots[0]!, usd(1.5));
-    expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 3_500_000 });
-    await asker.settle(slots[0]!, usd(-2.5));
-    expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 1_000_000 });
+    const replica = replicaOf(pinned, [berlin({}), leakyBucket("10/s")]);
+    const slots = slotsOf(await replica.drawAll([{ wanted: 1, cost: usd(2) }]));
+    await replica.settle(slots[0]!, usd(1.5));
+    expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 3_500_000 });
+    await replica.settle(slots[0]!, usd(-2.5));
+    expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 1_000_000 });
 
-    const more = slotsOf(await asker.drawAll([{ wanted: 1, cost: usd(3) }]));
-    await asker.giveBack(more, usd(3));
+    const more = slotsOf(await replica.drawAll([{ wanted: 1, cost: usd(3) }]));
+    await replica.giveBack(more, usd(3));
 
-    expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 1_000_000 });
+    expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 1_000_000 });
   });
 
   it("ignores a cost that is returned for a period that is over", async () => {
     const pinned = open();
     at(pinned, "2026-11-30T22:00:00Z");
-    const asker = askerOf(pinned, [berlin({})]);
-    const slots = slotsOf(await asker.drawAll([{ wanted: 1, cost: usd(5) }]));
+    const replica = replicaOf(pinned, [berlin({})]);
+    const slots = slotsOf(await replica.drawAll([{ wanted: 1, cost: usd(5) }]));
     at(pinned, "2026-11-30T23:30:00Z");
-    await asker.drawAll([{ wanted: 1, cost: usd(2) }]);
+    await replica.drawAll([{ wanted: 1, cost: usd(2) }]);
 
-    await asker.settle(slots[0]!, usd(-4));
-    expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 2_000_000 });
-    await asker.settle(slots[0]!, usd(3));
-    expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 5_000_000 });
+    await replica.settle(slots[0]!, usd(-4));
+    expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 2_000_000 });
+    await replica.settle(slots[0]!, usd(3));
+    expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 5_000_000 });
   });
 
   describe("whose calls settle their cost", () => {
     const reserving = async (pinned: PinnedStore, given: Partial<BudgetOptions> = {}) => {
       at(pinned, "2026-11-23T12:00:00Z");
-      const asker = askerOf(pinned, [berlin({ reserveMs: 60_000, ...given })]);
+      const replica = replicaOf(pinned, [berlin({ reserveMs: 60_000, ...given })]);
       const wanted = { wanted: 1, cost: usd(6), settles: true };
-      const [slotUs] = slotsOf(await asker.drawAll([wanted]));
-      return { asker, wanted, slotUs: slotUs! };
+      const [slotUs] = slotsOf(await replica.drawAll([wanted]));
+      return { replica, wanted, slotUs: slotUs! };
     };
 
     it("reserves the estimate until the call settles", async () => {
       const pinned = open();
-      const { asker, wanted, slotUs } = await reserving(pinned);
-      expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 6e6, reserved: 6e6 });
-      expect(passed(await asker.drawAll([wanted]))).toBe(0);
+      const { replica, wanted, slotUs } = await reserving(pinned);
+      expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 6e6, reserved: 6e6 });
+      expect(passed(await replica.drawAll([wanted]))).toBe(0);
 
-      await asker.settle(slotUs, usd(-5), undefined, false, usd(6));
+      await replica.settle(slotUs, usd(-5), undefined, false, usd(6));
 
-      expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 1e6, reserved: 0 });
-      expect(passed(await asker.drawAll([wanted]))).toBe(1);
+      expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 1e6, reserved: 0 });
+      expect(passed(await replica.drawAll([wanted]))).toBe(1);
     });
 
     it("gives the estimate back if nothing is settled in time", async () => {
       const pinned = open();
-      const { asker, wanted } = await reserving(pinned);
+      const { replica, wanted } = await reserving(pinned);
 
       pinned.clock.advanceMs(59_999);
-      expect(passed(await asker.drawAll([wanted]))).toBe(0);
+      expect(passed(await replica.drawAll([wanted]))).toBe(0);
       pinned.clock.advanceMs(1);
 
-      expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 0, reserved: 0 });
-      expect(passed(await asker.drawAll([wanted]))).toBe(1);
-      expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 6e6, reserved: 6e6 });
+      expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 0, reserved: 0 });
+      expect(passed(await replica.drawAll([wanted]))).toBe(1);
+      expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 6e6, reserved: 6e6 });
     });
 
     it("books the whole cost of a call that settles after its reservation was given back", async () => {
       const pinned = open();
-      const { asker, slotUs } = await reserving(pinned);
+      const { replica, slotUs } = await reserving(pinned);
       pinned.clock.advanceMs(61_000);
-      expect(passed(await asker.drawAll([{ wanted: 1, cost: usd(10) }]))).toBe(1);
+      expect(passed(await replica.drawAll([{ wanted: 1, cost: usd(10) }]))).toBe(1);
 
-      await asker.settle(slotUs, usd(1), undefined, false, usd(6));
+      await replica.settle(slotUs, usd(1), undefined, false, usd(6));
 
-      expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 17e6 });
+      expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 17e6 });
     });
 
     it("settles calls at one slot one by one", async () => {
       const pinned = open();
-      const { asker, wanted, slotUs } = await reserving(pinned, { amount: 100 });
-      const others = slotsOf(await asker.drawAll([{ ...wanted, wanted: 2 }]));
+      const { replica, wanted, slotUs } = await reserving(pinned, { amount: 100 });
+      const others = slotsOf(await replica.drawAll([{ ...wanted, wanted: 2 }]));
       expect(others).toEqual([slotUs, slotUs]);
 
-      await asker.settle(slotUs, usd(-6), undefined, false, usd(6));
-      await asker.settle(slotUs, usd(-5), undefined, false, usd(6));
+      await replica.settle(slotUs, usd(-6), undefined, false, usd(6));
+      await replica.settle(slotUs, usd(-5), undefined, false, usd(6));
       pinned.clock.advanceMs(61_000);
 
-      expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 1e6, reserved: 0 });
+      expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 1e6, reserved: 0 });
     });
 
     it("does not give a reservation of an earlier period back to this one", async () => {
       const pinned = open();
-      const { asker } = await reserving(pinned, { reserveMs: 3_600_000 });
+      const { replica } = await reserving(pinned, { reserveMs: 3_600_000 });
       at(pinned, "2026-12-01T00:00:00Z");
-      await asker.drawAll([{ wanted: 1, cost: usd(9) }]);
+      await replica.drawAll([{ wanted: 1, cost: usd(9) }]);
 
-      expect(passed(await asker.drawAll([{ wanted: 1, cost: usd(2) }]))).toBe(0);
-      expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 9e6, reserved: 0 });
+      expect(passed(await replica.drawAll([{ wanted: 1, cost: usd(2) }]))).toBe(0);
+      expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 9e6, reserved: 0 });
     });
 
     it("returns an unused slot together with its reservation", async () => {
       const pinned = open();
-      const { asker, wanted } = await reserving(pinned, { amount: 100 });
-      const key = { bucket: "b", asker: "a", terms: asker.terms() };
-      const slotsUs = slotsOf(await asker.drawAll([{ ...wanted, wanted: 1 }]));
+      const { replica, wanted } = await reserving(pinned, { amount: 100 });
+      const key = { bucket: "b", asker: "a", terms: replica.terms() };
+      const slotsUs = slotsOf(await replica.drawAll([{ ...wanted, wanted: 1 }]));
       const slotRequest = { name: "x", scopes: [], costs: [6e6], reserves: true };
-      const { position, generation } = asker.last!;
+      const { position, generation } = replica.last!;
 
       await pinned.store.giveBack({ ...key, generation, position, slotRequest, slotsUs });
 
-      expect(await balanceOf(pinned, asker)).toMatchObject({ spent: 6e6, reserved: 6e6 });
+      expect(await balanceOf(pinned, replica)).toMatchObject({ spent: 6e6, reserved: 6e6 });
     });
   });
 
@@ -311,7 +319,7 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
     const pinned = open();
     at(pinned, "2026-11-23T12:00:00Z");
     const [a, b] = ["a", "b"].map((name) =>
-      askerOf(pinned, [berlin({ warnAt: [0.5, 0.8] })], name),
+      replicaOf(pinned, [berlin({ warnAt: [0.5, 0.8] })], name),
     );
     const parts = (reply: { crossed?: readonly { part: number }[] | undefined } | undefined) =>
       (reply?.crossed ?? []).map(({ part }) => part);

@@ -8,7 +8,12 @@ import {
 } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import type { Policy } from "../../../src/core/policy/policy.ts";
-import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type TestReplica,
+} from "../../support/draws/test-replica.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
 /** A limit, and one of the same kind that holds twice as much. */
@@ -27,16 +32,16 @@ const fast = policyOf({ rate: "100/s" });
 const slow = policyOf({ rate: "10/s" });
 const override = { do: "configure", source: "override", doesYield: false } as const;
 
-describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ open }) => {
-  const askerOf = ({ store }: PinnedStore, name: string, policy: Policy): Asker =>
-    createAsker(store, { bucket: "b", name, policy });
+describe.each(storeKinds())("a bucket with an override in $name", ({ open }) => {
+  const replicaOf = ({ store }: PinnedStore, name: string, policy: Policy): TestReplica =>
+    createTestReplica(store, { bucket: "b", name, policy });
 
-  it.each(PAIRS)("keeps what was used as used: %s", async (_kind, from, to) => {
+  it.each(PAIRS)("keeps the used units: %s", async (_kind, from, to) => {
     const pinned = open();
-    const before = askerOf(pinned, "a", policyOf({ limits: [from] }));
+    const before = replicaOf(pinned, "a", policyOf({ limits: [from] }));
     const used = [];
     for (let round = 0; round < 20; round++) used.push(...slotsOf(await before.draw(10)));
-    const after = askerOf(pinned, "b", policyOf({ limits: [to] }));
+    const after = replicaOf(pinned, "b", policyOf({ limits: [to] }));
 
     await after.steer(override);
 
@@ -48,9 +53,9 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     "has nothing left when it is made narrower than what was used: %s",
     async (_kind, to, from) => {
       const pinned = open();
-      const before = askerOf(pinned, "a", policyOf({ limits: [from] }));
+      const before = replicaOf(pinned, "a", policyOf({ limits: [from] }));
       await before.draw(1, 15);
-      const after = askerOf(pinned, "b", policyOf({ limits: [to] }));
+      const after = replicaOf(pinned, "b", policyOf({ limits: [to] }));
 
       await after.steer(override);
 
@@ -58,32 +63,32 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     },
   );
 
-  it("holds over a process that declares what its code says anew", async () => {
+  it("keeps its policy when a process declares that of its code again", async () => {
     const pinned = open();
-    await askerOf(pinned, "old", fast).draw(1);
-    await askerOf(pinned, "operator", slow).steer(override);
+    await replicaOf(pinned, "old", fast).draw(1);
+    await replicaOf(pinned, "operator", slow).steer(override);
 
-    const started = await askerOf(pinned, "new", fast).draw(1);
+    const started = await replicaOf(pinned, "new", fast).draw(1);
 
     expect(started.newText).toBe(slow.text);
     expect(slotsOf(started)).toEqual([]);
-    expect(await askerOf(pinned, "operator", slow).peek()).toMatchObject({
+    expect(await replicaOf(pinned, "operator", slow).peek()).toMatchObject({
       text: slow.text,
       source: "override",
     });
   });
 
-  it("has rules go before what the code declares, and before nothing that was set by hand", async () => {
+  it("prefers the override to rules, and rules to the code", async () => {
     const pinned = open();
     const rules = { do: "configure", source: "rules", doesYield: true } as const;
-    const [coded, ruled] = [askerOf(pinned, "code", fast), askerOf(pinned, "rules", slow)];
+    const [coded, ruled] = [replicaOf(pinned, "code", fast), replicaOf(pinned, "rules", slow)];
     await coded.draw(1);
 
     await ruled.steer(rules);
     const { generation } = await ruled.peek();
     await ruled.steer(rules);
     expect(await ruled.peek()).toMatchObject({ text: slow.text, source: "rules", generation });
-    expect((await askerOf(pinned, "new", fast).draw(1)).newText).toBe(slow.text);
+    expect((await replicaOf(pinned, "new", fast).draw(1)).newText).toBe(slow.text);
 
     await coded.steer(override);
     await ruled.steer(rules);
@@ -97,13 +102,13 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
 
   it("notifies each replica at its next draw, and gives it slots by the new policy after that", async () => {
     const pinned = open();
-    const asker = askerOf(pinned, "a", fast);
-    const held = await asker.draw(3);
-    await askerOf(pinned, "operator", slow).steer(override);
+    const replica = replicaOf(pinned, "a", fast);
+    const held = await replica.draw(3);
+    await replicaOf(pinned, "operator", slow).steer(override);
 
-    const told = await asker.draw(1);
+    const told = await replica.draw(1);
     pinned.clock.advanceMs(50);
-    const follower = askerOf(pinned, "a", slow);
+    const follower = replicaOf(pinned, "a", slow);
     const [slotUs] = slotsOf(await follower.draw(1));
 
     expect(told.newText).toBe(slow.text);
@@ -113,44 +118,44 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
 
   it("follows the code again once the override is lifted", async () => {
     const pinned = open();
-    await askerOf(pinned, "operator", slow).steer(override);
-    await askerOf(pinned, "operator", slow).steer({
+    await replicaOf(pinned, "operator", slow).steer(override);
+    await replicaOf(pinned, "operator", slow).steer({
       do: "configure",
       source: "code",
       doesYield: false,
     });
 
-    const started = await askerOf(pinned, "new", fast).draw(1);
+    const started = await replicaOf(pinned, "new", fast).draw(1);
 
     expect(started.newText).toBeUndefined();
-    expect((await askerOf(pinned, "new", fast).peek()).text).toBe(fast.text);
+    expect((await replicaOf(pinned, "new", fast).peek()).text).toBe(fast.text);
   });
 
-  it("goes on under a cooldown and a pause that were there before", async () => {
+  it("keeps an earlier cooldown and pause", async () => {
     const pinned = open();
-    const asker = askerOf(pinned, "a", fast);
-    const { nowUs } = await asker.draw(1);
-    await asker.steer({ do: "cool", durationUs: 5_000_000, rampUs: 1, slotUs: nowUs });
-    await asker.steer({ do: "pause", durationUs: 9_000_000 });
+    const replica = replicaOf(pinned, "a", fast);
+    const { nowUs } = await replica.draw(1);
+    await replica.steer({ do: "cool", durationUs: 5_000_000, rampUs: 1, slotUs: nowUs });
+    await replica.steer({ do: "pause", durationUs: 9_000_000 });
 
-    await askerOf(pinned, "operator", slow).steer(override);
+    await replicaOf(pinned, "operator", slow).steer(override);
 
-    const peeked = await askerOf(pinned, "operator", slow).peek();
+    const peeked = await replicaOf(pinned, "operator", slow).peek();
     expect(peeked).toMatchObject({
       coolUntilUs: nowUs + 5_000_000,
       pausedUntilUs: nowUs + 9_000_000,
     });
   });
 
-  it("still resets at the local time that it did, with what was used as used", async () => {
+  it("still resets at the same local time, and keeps the used units", async () => {
     const pinned = open();
     const align = { at: "03:30", timeZone: "Europe/Berlin" };
     const policyAt = (max: number): Policy =>
       policyOf({ limits: [fixedWindow(max, "1d", { align })] });
-    const before = askerOf(pinned, "a", policyAt(10));
+    const before = replicaOf(pinned, "a", policyAt(10));
     await before.draw(1, 8);
     const [standing] = (await before.peek()).statuses;
-    const after = askerOf(pinned, "b", policyAt(20));
+    const after = replicaOf(pinned, "b", policyAt(20));
 
     await after.steer(override);
 
@@ -165,19 +170,22 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
   it.each([
     ["counts in the new one", "1h", "1min", 0, 6],
     ["counts no more once it was over", "1min", "1h", 61_000, 10],
-  ])("has a new window, in which what the old one used %s", async (_, from, to, waitMs, left) => {
-    const pinned = open();
-    const hourMs = 3_600_000;
-    pinned.clock.set(
-      Math.ceil(pinned.clock.nowUs() / 1_000 / hourMs) * hourMs * 1_000 + 600_000_000,
-    );
-    const before = askerOf(pinned, "a", policyOf({ limits: [fixedWindow(10, from)] }));
-    await before.draw(1, 4);
-    pinned.clock.advanceMs(waitMs);
-    const after = askerOf(pinned, "b", policyOf({ limits: [fixedWindow(10, to)] }));
+  ])(
+    "starts a new window, in which the used units of the old one %s",
+    async (_, from, to, waitMs, left) => {
+      const pinned = open();
+      const hourMs = 3_600_000;
+      pinned.clock.set(
+        Math.ceil(pinned.clock.nowUs() / 1_000 / hourMs) * hourMs * 1_000 + 600_000_000,
+      );
+      const before = replicaOf(pinned, "a", policyOf({ limits: [fixedWindow(10, from)] }));
+      await before.draw(1, 4);
+      pinned.clock.advanceMs(waitMs);
+      const after = replicaOf(pinned, "b", policyOf({ limits: [fixedWindow(10, to)] }));
 
-    await after.steer(override);
+      await after.steer(override);
 
-    expect((await after.peek()).statuses[0]).toMatchObject({ remaining: left });
-  });
+      expect((await after.peek()).statuses[0]).toMatchObject({ remaining: left });
+    },
+  );
 });

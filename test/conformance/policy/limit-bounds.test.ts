@@ -11,7 +11,7 @@ import {
 } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { RULES } from "../../../src/core/limits/registry.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { EXCESS, type Passed } from "../../support/draws/bounds.ts";
 import { simulate } from "../../support/draws/simulate.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
@@ -43,7 +43,7 @@ const name = ({ kind, count, periodUs, capacity }: Limit): string =>
   `${kind} of ${count} per ${periodUs} µs, ${capacity} at once`;
 
 const step = fc.record({
-  asker: fc.nat(2),
+  replica: fc.nat(2),
   wanted: fc.integer({ min: 1, max: 90 }),
   /** Of the capacity. */
   part: fc.oneof(fc.constant(0), fc.double({ min: 0, max: 1, noNaN: true })),
@@ -66,13 +66,13 @@ async function drawAtRandom(
   steps: readonly Step[],
 ): Promise<Passed[]> {
   const policy = policyOf({ limits: [limit] });
-  const askers = ["a", "b", "c"].map((each) =>
-    createAsker(store, { bucket: "b", name: each, policy }),
+  const replicas = ["a", "b", "c"].map((each) =>
+    createTestReplica(store, { bucket: "b", name: each, policy }),
   );
   const passed: Passed[] = [];
-  for (const { asker, wanted, part, wait } of steps) {
+  for (const { replica, wanted, part, wait } of steps) {
     const cost = Math.max(1, Math.floor(part * mostOf(limit)));
-    const slots = slotsOf(await askers[asker]!.draw(wanted, cost));
+    const slots = slotsOf(await replicas[replica]!.draw(wanted, cost));
     passed.push(...slots.map((slotUs) => ({ slotUs, cost })));
     const latestUs = passed.at(-1)?.slotUs ?? 0;
     // A µs after the last one has drained is where rounding shows.
@@ -84,7 +84,7 @@ async function drawAtRandom(
 }
 
 describe("limits that hold units per time", () => {
-  it("have each a bound to be held to, and a case in this suite", () => {
+  it("each have a bound and a case in this suite", () => {
     expect(Object.keys(EXCESS)).toEqual(RATE_KINDS);
     expect(new Set(CASES.map(({ limit }) => limit.kind))).toEqual(new Set(RATE_KINDS));
   });
@@ -107,15 +107,15 @@ describe.each(storeKinds())("a limit in $name", ({ open }) => {
   );
 
   it.each(CASES.map((each) => [name(each.limit), each] as const))(
-    "is used up by the backlogs of three askers: %s",
+    "is used up by the backlogs of three replicas: %s",
     async (_name, { limit, passes, forMs }) => {
       const pinned = open();
       const policy = policyOf({ limits: [limit] });
-      const askers = ["a", "b", "c"].map((each) =>
-        createAsker(pinned.store, { bucket: "b", name: each, policy }),
+      const replicas = ["a", "b", "c"].map((each) =>
+        createTestReplica(pinned.store, { bucket: "b", name: each, policy }),
       );
 
-      const slots = (await simulate(pinned, askers, { forMs, backlog: 400 })).flat();
+      const slots = (await simulate(pinned, replicas, { forMs, backlog: 400 })).flat();
 
       const passed = slots.map((slotUs) => ({ slotUs, cost: 1 }));
       expect(EXCESS[limit.kind]!(limit, passed)).toBeLessThanOrEqual(0);
@@ -133,12 +133,12 @@ describe.each(storeKinds())("a limit in $name", ({ open }) => {
       const align = { at: "00:00", timeZone: "America/Los_Angeles" };
       const limit = fixedWindow(48, "1d", { align });
       const policy = policyOf({ limits: [limit] });
-      const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+      const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
       pinned.clock.set(Date.parse(start) * 1_000);
 
       const slots: number[] = [];
       for (let tenth = 0; tenth < 10 * (2 + hours + 48); tenth++) {
-        slots.push(...slotsOf(await asker.draw(1)));
+        slots.push(...slotsOf(await replica.draw(1)));
         pinned.clock.advanceMs(360_000);
       }
 
@@ -149,10 +149,10 @@ describe.each(storeKinds())("a limit in $name", ({ open }) => {
     },
   );
 
-  it("never has more than its leases alive, whatever is given back when", async () => {
+  it("never has more leases than its maximum, whenever leases are released", async () => {
     const steps = fc.array(
       fc.record({
-        asker: fc.nat(2),
+        replica: fc.nat(2),
         wanted: fc.nat(8),
         waitMs: fc.nat(600),
         released: fc.nat(6),
@@ -163,19 +163,19 @@ describe.each(storeKinds())("a limit in $name", ({ open }) => {
       fc.asyncProperty(steps, async (given) => {
         const { store, clock } = open();
         const policy = policyOf({ limits: [concurrency(5, { leaseMs: 2_000 })] });
-        const askers = ["a", "b", "c"].map((each) =>
-          createAsker(store, { bucket: "b", name: each, policy }),
+        const replicas = ["a", "b", "c"].map((each) =>
+          createTestReplica(store, { bucket: "b", name: each, policy }),
         );
-        const alive: { asker: number; lease: number; fromUs: number }[] = [];
+        const alive: { replica: number; lease: number; fromUs: number }[] = [];
         let most = 0;
-        for (const { asker, wanted, waitMs, released } of given) {
-          const own = askers[asker]!;
+        for (const { replica, wanted, waitMs, released } of given) {
+          const own = replicas[replica]!;
           const lease = own.lease;
           const slots = wanted === 0 ? [] : slotsOf(await own.draw(wanted));
-          alive.push(...slots.map((fromUs, index) => ({ asker, lease: lease + index, fromUs })));
+          alive.push(...slots.map((fromUs, index) => ({ replica, lease: lease + index, fromUs })));
           const living = alive.filter(({ fromUs }) => clock.nowUs() < fromUs + 2_000_000);
           most = Math.max(most, living.length);
-          const ended = living.filter((each) => each.asker === asker).slice(0, released);
+          const ended = living.filter((each) => each.replica === replica).slice(0, released);
           await own.release(ended.map((each) => each.lease));
           for (const each of ended) alive.splice(alive.indexOf(each), 1);
           clock.advanceMs(waitMs);
@@ -187,18 +187,18 @@ describe.each(storeKinds())("a limit in $name", ({ open }) => {
     );
   });
 
-  it("lets as many calls at once run as its leases, while any wait", async () => {
+  it("keeps all its leases in use while calls wait", async () => {
     const pinned = open();
     const policy = policyOf({ limits: [concurrency(5)] });
-    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const replica = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
     let started = 0;
 
     for (let round = 0; round < 20; round++) {
-      const lease = asker.lease;
-      while (slotsOf(await asker.draw(10)).length > 0);
-      started += asker.lease - lease;
+      const lease = replica.lease;
+      while (slotsOf(await replica.draw(10)).length > 0);
+      started += replica.lease - lease;
       pinned.clock.advanceMs(100);
-      await asker.release(leasesFrom(lease, asker.lease));
+      await replica.release(leasesFrom(lease, replica.lease));
     }
 
     expect(started).toBe(100);

@@ -7,7 +7,7 @@ import {
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { EXCESS } from "../../support/draws/bounds.ts";
 import { simulateParties, type Grant, type Party } from "../../support/draws/simulate.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
@@ -16,8 +16,8 @@ const countOf = (grants: readonly Grant[], by: number, slotRequest: number): num
   grants.filter((each) => each.by === by && each.slotRequest === slotRequest).length;
 
 describe.each(storeKinds())("limits per key in $name", ({ open }) => {
-  const askerOf = ({ store }: PinnedStore, policy: ReturnType<typeof policyOf>, name = "a") =>
-    createAsker(store, { bucket: "b", name, policy });
+  const replicaOf = ({ store }: PinnedStore, policy: ReturnType<typeof policyOf>, name = "a") =>
+    createTestReplica(store, { bucket: "b", name, policy });
 
   it.each(["slow first", "slow last"])(
     "let the calls of other keys pass those of a slow one (%s)",
@@ -32,7 +32,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
 
       const grants = await simulateParties(
         pinned,
-        [{ asker: askerOf(pinned, policy), slotRequests }],
+        [{ replica: replicaOf(pinned, policy), slotRequests }],
         10_000,
       );
 
@@ -52,38 +52,35 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
       shared: { limits: [leakyBucket("500/s"), concurrency(1_000)] },
       least: 3 * 101,
     },
-  ])(
-    "are never passed in any window, whatever all keys share: $what",
-    async ({ shared, least }) => {
-      const pinned = open();
-      const policy = policyOf({ ...shared, perKey: { rate: "20/s", burst: 4 } });
-      const keys = ["x", "y", "z"];
-      const slotRequests = keys.map((key) => ({ key, wanted: 10 }));
-      const parties = ["a", "b", "c"].map((name) => ({
-        asker: askerOf(pinned, policy, name),
-        slotRequests,
-      }));
+  ])("are exceeded in no window, whatever limits keys share: $what", async ({ shared, least }) => {
+    const pinned = open();
+    const policy = policyOf({ ...shared, perKey: { rate: "20/s", burst: 4 } });
+    const keys = ["x", "y", "z"];
+    const slotRequests = keys.map((key) => ({ key, wanted: 10 }));
+    const parties = ["a", "b", "c"].map((name) => ({
+      replica: replicaOf(pinned, policy, name),
+      slotRequests,
+    }));
 
-      const grants = await simulateParties(pinned, parties, 5_000);
+    const grants = await simulateParties(pinned, parties, 5_000);
 
-      const limit = policy.perKey!.scopesOf("x")[0]!.limits[0]!;
-      expect(grants.length).toBeGreaterThanOrEqual(least);
-      for (const index of keys.keys()) {
-        const own = grants.filter(({ slotRequest }) => slotRequest === index);
-        const passed = own.map(({ slotUs }) => ({ slotUs, cost: 1 }));
-        expect(EXCESS["leaky-bucket"]!(limit, passed)).toBeLessThanOrEqual(0);
-      }
-    },
-  );
+    const limit = policy.perKey!.scopesOf("x")[0]!.limits[0]!;
+    expect(grants.length).toBeGreaterThanOrEqual(least);
+    for (const index of keys.keys()) {
+      const own = grants.filter(({ slotRequest }) => slotRequest === index);
+      const passed = own.map(({ slotUs }) => ({ slotUs, cost: 1 }));
+      expect(EXCESS["leaky-bucket"]!(limit, passed)).toBeLessThanOrEqual(0);
+    }
+  });
 
   it.each([
     { what: "alone", shared: {} },
     { what: "beside a shared limit", shared: { rate: "1000/s" } },
-  ])("share a key fairly between two askers, $what", async ({ shared }) => {
+  ])("share a key fairly between two replicas, $what", async ({ shared }) => {
     const pinned = open();
     const policy = policyOf({ ...shared, perKey: { rate: "20/s" } });
     const parties: Party[] = ["a", "b"].map((name) => ({
-      asker: askerOf(pinned, policy, name),
+      replica: replicaOf(pinned, policy, name),
       slotRequests: [{ key: "k", wanted: 30 }],
     }));
 
@@ -94,16 +91,16 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(Math.min(...counts)).toBeGreaterThanOrEqual(0.4 * grants.length);
   });
 
-  it("hold for a thousand keys, each at its own rate", async () => {
+  it("apply to a thousand keys, each at its own rate", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100000/s", perKey: { rate: "2/s" } });
-    const asker = askerOf(pinned, policy);
+    const replica = replicaOf(pinned, policy);
     const counts = new Map<string, number>();
 
     for (let round = 0; round < 9; round++) {
       for (let batch = 0; batch < 10; batch++) {
         const keys = Array.from({ length: 100 }, (_, index) => `k${batch * 100 + index}`);
-        const reply = await asker.drawAll(keys.map((key) => ({ key, wanted: 2 })));
+        const reply = await replica.drawAll(keys.map((key) => ({ key, wanted: 2 })));
         for (const [index, key] of keys.entries()) {
           counts.set(key, (counts.get(key) ?? 0) + slotsOf(reply, index).length);
         }
@@ -119,8 +116,8 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
   it("keep the state of each key apart, and of each bucket", async () => {
     const pinned = open();
     const policy = policyOf({ perKey: { rate: "1/s" } });
-    const here = askerOf(pinned, policy);
-    const there = createAsker(pinned.store, { bucket: "other", name: "a", policy });
+    const here = replicaOf(pinned, policy);
+    const there = createTestReplica(pinned.store, { bucket: "other", name: "a", policy });
 
     const slots = [
       ...slotsOf(await here.drawAll([{ key: "x", wanted: 1 }])),
@@ -132,28 +129,28 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(slots).toEqual([1, 1, 1].map(() => pinned.clock.nowUs()));
   });
 
-  it("take the names of keys as they are, however they look", async () => {
+  it("accept any text as the name of a key", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "1000/s", perKey: { rate: "1/s" } });
-    const asker = askerOf(pinned, policy);
+    const replica = replicaOf(pinned, policy);
     const keys = ["{x}", "a b", "", "state", "x:turns", "ключ", "\u0000", "k".repeat(1_000_000)];
 
-    const first = await asker.drawAll(keys.map((key) => ({ key, wanted: 1 })));
-    const second = await asker.drawAll(keys.map((key) => ({ key, wanted: 1 })));
+    const first = await replica.drawAll(keys.map((key) => ({ key, wanted: 1 })));
+    const second = await replica.drawAll(keys.map((key) => ({ key, wanted: 1 })));
 
     expect(keys.map((_key, index) => slotsOf(first, index).length)).toEqual(keys.map(() => 1));
     expect(keys.map((_key, index) => slotsOf(second, index).length)).toEqual(keys.map(() => 0));
   });
 
-  it("say when to ask again so that the slot comes just when the key lets a call pass", async () => {
+  it("return a redraw time at which the key just allows a call", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", perKey: { rate: "1/s" } });
-    const [busy, asker] = [askerOf(pinned, policy, "b"), askerOf(pinned, policy)];
-    await asker.drawAll([{ key: "x", wanted: 1 }]);
+    const [busy, replica] = [replicaOf(pinned, policy, "b"), replicaOf(pinned, policy)];
+    await replica.drawAll([{ key: "x", wanted: 1 }]);
     const passesUs = pinned.clock.nowUs() + 1_000_000;
     await busy.draw(5);
 
-    const [granted] = (await asker.drawAll([{ key: "x", wanted: 1 }])).granted;
+    const [granted] = (await replica.drawAll([{ key: "x", wanted: 1 }])).granted;
 
     // The bucket gives slots that lie 60 ms ahead by now.
     expect(granted).toMatchObject({ slotsUs: [], notBeforeUs: passesUs - 60_000 });
@@ -165,22 +162,22 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
   ])("start nothing while the %s is paused, where nothing is shared", async (_, key, others) => {
     const pinned = open();
     const policy = policyOf({ perKey: { rate: "100/s" } });
-    const asker = askerOf(pinned, policy);
-    await asker.steer({ do: "pause", durationUs: 5_000_000 }, key);
+    const replica = replicaOf(pinned, policy);
+    await replica.steer({ do: "pause", durationUs: 5_000_000 }, key);
     const slotRequests = ["x", "y"].map((each) => ({ key: each, wanted: 1 }));
 
-    const paused = await asker.drawAll(slotRequests);
+    const paused = await replica.drawAll(slotRequests);
     pinned.clock.advanceMs(5_000);
-    const after = await asker.drawAll(slotRequests);
+    const after = await replica.drawAll(slotRequests);
 
     expect([0, 1].map((slotRequest) => slotsOf(paused, slotRequest).length)).toEqual([0, others]);
     expect([0, 1].map((slotRequest) => slotsOf(after, slotRequest).length)).toEqual([1, 1]);
   });
 
-  it("have no line left behind a pause that ends early, where nothing is shared", async () => {
+  it("leave no line behind after a pause that ends early, without shared limits", async () => {
     const pinned = open();
     const policy = policyOf({ perKey: { rate: "1/s" } });
-    const [waiting, trying] = [askerOf(pinned, policy, "w"), askerOf(pinned, policy, "t")];
+    const [waiting, trying] = [replicaOf(pinned, policy, "w"), replicaOf(pinned, policy, "t")];
     await waiting.steer({ do: "pause", durationUs: 60_000_000 });
     const [paused] = (await waiting.drawAll([{ key: "x", wanted: 1 }])).granted;
     await waiting.steer({ do: "pause", durationUs: 0 });
@@ -192,11 +189,11 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(slotsOf(tried)).toHaveLength(1);
   });
 
-  it("stay as they are when a try is refused under other limits", async () => {
+  it("do not change when a try with other limits is rejected", async () => {
     const pinned = open();
     const tryUnder = async (limit: Limit, wanted: number): Promise<number> => {
-      const asker = askerOf(pinned, policyOf({ perKey: { limits: [limit] } }), limit.kind);
-      return slotsOf(await asker.drawAll([{ key: "k", wanted, isTry: true }])).length;
+      const replica = replicaOf(pinned, policyOf({ perKey: { limits: [limit] } }), limit.kind);
+      return slotsOf(await replica.drawAll([{ key: "k", wanted, isTry: true }])).length;
     };
 
     const before = await tryUnder(slidingWindow(6, "1s"), 6);
@@ -207,14 +204,14 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect([before, between, after]).toEqual([6, 0, 2]);
   });
 
-  it("stay as they are when a try is refused under a limit of another kind", async () => {
+  it("do not change when a try with another kind of limit is rejected", async () => {
     const pinned = open();
     const leaky = leakyBucket("6/min", { burst: 6 });
     const tokens = tokenBucket({ capacity: 6, refill: "6/min" });
     const tryUnder = async (limit: Limit, pausedForUs: number): Promise<number> => {
-      const asker = askerOf(pinned, policyOf({ perKey: { limits: [limit] } }), limit.kind);
-      await asker.steer({ do: "pause", durationUs: pausedForUs });
-      return slotsOf(await asker.drawAll([{ key: "k", wanted: 6, isTry: true }])).length;
+      const replica = replicaOf(pinned, policyOf({ perKey: { limits: [limit] } }), limit.kind);
+      await replica.steer({ do: "pause", durationUs: pausedForUs });
+      return slotsOf(await replica.drawAll([{ key: "k", wanted: 6, isTry: true }])).length;
     };
 
     const before = await tryUnder(leaky, 0);
@@ -228,9 +225,9 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
   it("keep the position of a caller that waits for a lease through a pause, without shared limits", async () => {
     const pinned = open();
     const policy = policyOf({ perKey: { limits: [concurrency(1)] } });
-    const [holding, waiting] = [askerOf(pinned, policy, "h"), askerOf(pinned, policy, "w")];
-    const leaseOrder = async (asker: typeof waiting): Promise<number> =>
-      (await asker.drawAll([{ key: "k", wanted: 1 }])).granted[0]!.positions[0]!.leaseOrder;
+    const [holding, waiting] = [replicaOf(pinned, policy, "h"), replicaOf(pinned, policy, "w")];
+    const leaseOrder = async (replica: typeof waiting): Promise<number> =>
+      (await replica.drawAll([{ key: "k", wanted: 1 }])).granted[0]!.positions[0]!.leaseOrder;
     await leaseOrder(holding);
     pinned.clock.advanceMs(10);
 
@@ -244,14 +241,14 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(during).toBe(before);
   });
 
-  it("count what was used as used when a key changes its tier, for tries too", async () => {
+  it("keep the used units when a key changes its tier, for tries too", async () => {
     const { store } = open();
     let tier = "fast";
     const tiers = { fast: { rate: "10/s", burst: 5 }, slow: { rate: "1/s", burst: 5 } };
     const policy = policyOf({ perKey: { tiers, tierOf: () => tier } });
-    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
     const count = async (wanted: number): Promise<number> =>
-      slotsOf(await asker.drawAll([{ wanted, key: "k", isTry: true }])).length;
+      slotsOf(await replica.drawAll([{ wanted, key: "k", isTry: true }])).length;
     await count(1);
     await count(4);
 

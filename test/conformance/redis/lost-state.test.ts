@@ -9,7 +9,12 @@ import {
 } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import type { Store } from "../../../src/core/store.ts";
-import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type TestReplica,
+} from "../../support/draws/test-replica.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 /** When the next call may leave after a burst that filled the limit at a full second, 20 s into a minute, in ms. */
@@ -30,10 +35,10 @@ const FULL: [string, Limit][] = [
 
 describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) => {
   /** What is left is another bucket, as after a failover to one that is empty. */
-  function askersOf(
+  function replicasOf(
     limits: readonly Limit[],
     perKey?: readonly Limit[],
-    versions: { readonly asker?: { version: number }; readonly other?: { version: number } } = {},
+    versions: { readonly replica?: { version: number }; readonly other?: { version: number } } = {},
   ) {
     const { store, clock } = open();
     clock.set(1_790_000_000_000_000);
@@ -41,9 +46,13 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     const policy = policyOf({ ...(limits.length > 0 && { limits }), ...keyed });
     const lost = renamed(store, "lost");
     const given = { bucket: "b", policy };
-    const asker = createAsker(switching(store, lost), { ...given, name: "a", ...versions.asker });
-    const other = createAsker(lost, { ...given, name: "o", ...versions.other });
-    return { clock, asker, other, lose: () => void (switched = true) };
+    const replica = createTestReplica(switching(store, lost), {
+      ...given,
+      name: "a",
+      ...versions.replica,
+    });
+    const other = createTestReplica(lost, { ...given, name: "o", ...versions.other });
+    return { clock, replica, other, lose: () => void (switched = true) };
   }
 
   let switched = false;
@@ -55,54 +64,54 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     ...store,
     draw: (request) => store.draw({ ...request, bucket }),
   });
-  const waitOf = (asker: Asker, { nowUs }: { nowUs: () => number }): number =>
-    (asker.last!.position.turnUs - nowUs()) / 1_000;
+  const waitOf = (replica: TestReplica, { nowUs }: { nowUs: () => number }): number =>
+    (replica.last!.position.turnUs - nowUs()) / 1_000;
 
   it.each(EMPTY_HANDED)("starts a %s as if a burst had just left", async (_n, limit, waitMs) => {
-    const { asker, lose, clock } = askersOf([limit]);
-    await asker.draw(1);
+    const { replica, lose, clock } = replicasOf([limit]);
+    await replica.draw(1);
 
     lose();
-    const first = slotsOf(await asker.draw(1));
+    const first = slotsOf(await replica.draw(1));
 
     const waitedMs =
-      first.length > 0 ? (first[0]! - clock.nowUs()) / 1_000 : waitOf(asker, clock) + 100;
+      first.length > 0 ? (first[0]! - clock.nowUs()) / 1_000 : waitOf(replica, clock) + 100;
     expect(waitedMs).toBe(waitMs);
   });
 
-  it.each(FULL)("starts a %s anew, which would block for too long", async (_n, limit) => {
-    const { asker, lose, clock } = askersOf([limit]);
-    await asker.draw(1);
+  it.each(FULL)("restarts a %s, which would otherwise block for too long", async (_n, limit) => {
+    const { replica, lose, clock } = replicasOf([limit]);
+    await replica.draw(1);
 
     lose();
 
-    expect(slotsOf(await asker.draw(1))).toEqual([clock.nowUs()]);
+    expect(slotsOf(await replica.draw(1))).toEqual([clock.nowUs()]);
   });
 
-  it("also starts the keys of the draw that finds it without a burst", async () => {
-    const { asker, lose, clock } = askersOf([], [leakyBucket("10/s", { burst: 5 })]);
-    await asker.drawAll([{ wanted: 1, key: "k" }]);
+  it("also starts the keys of the first draw without a burst", async () => {
+    const { replica, lose, clock } = replicasOf([], [leakyBucket("10/s", { burst: 5 })]);
+    await replica.drawAll([{ wanted: 1, key: "k" }]);
 
     lose();
-    const first = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+    const first = slotsOf(await replica.drawAll([{ wanted: 1, key: "k" }]));
 
     expect(first).toEqual([clock.nowUs() + 100_000]);
   });
 
-  it("starts full where that is wanted", async () => {
-    const { asker, lose, clock } = askersOf([leakyBucket("10/s", { burst: 5 })]);
-    await asker.draw(1);
+  it("starts full if the option says so", async () => {
+    const { replica, lose, clock } = replicasOf([leakyBucket("10/s", { burst: 5 })]);
+    await replica.draw(1);
 
     lose();
-    const reply = await asker.drawAll([{ wanted: 4, startsFull: true }]);
+    const reply = await replica.drawAll([{ wanted: 4, startsFull: true }]);
 
     expect(slotsOf(reply).every((slotUs) => slotUs === clock.nowUs())).toBe(true);
   });
 
-  it("starts full for an asker that never drew", async () => {
-    const { asker, clock } = askersOf([leakyBucket("10/s", { burst: 5 })]);
+  it("starts full for a replica that never drew", async () => {
+    const { replica, clock } = replicasOf([leakyBucket("10/s", { burst: 5 })]);
 
-    expect(slotsOf(await asker.draw(1))).toEqual([clock.nowUs()]);
+    expect(slotsOf(await replica.draw(1))).toEqual([clock.nowUs()]);
   });
 
   it.each([
@@ -111,22 +120,22 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
   ])(
     "starts %d ms after the last draw %s: after an hour it may have expired",
     async (ms, _how, waitUs) => {
-      const { asker, lose, clock } = askersOf([leakyBucket("10/s", { burst: 5 })]);
-      await asker.draw(1);
+      const { replica, lose, clock } = replicasOf([leakyBucket("10/s", { burst: 5 })]);
+      await replica.draw(1);
 
       lose();
       clock.advanceMs(ms);
 
-      expect(slotsOf(await asker.draw(1))).toEqual([clock.nowUs() + waitUs]);
+      expect(slotsOf(await replica.draw(1))).toEqual([clock.nowUs() + waitUs]);
     },
   );
 
-  it("is in debt once, however many askers find it so", async () => {
-    const { asker, other, lose, clock } = askersOf([leakyBucket("10/s", { burst: 5 })]);
-    await asker.draw(1);
+  it("is put into debt once, however many replicas detect the loss", async () => {
+    const { replica, other, lose, clock } = replicasOf([leakyBucket("10/s", { burst: 5 })]);
+    await replica.draw(1);
     await other.draw(1);
     lose();
-    await asker.draw(1);
+    await replica.draw(1);
     clock.advanceMs(10_000);
 
     const later = slotsOf(await other.draw(1));
@@ -134,57 +143,57 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     expect(later).toEqual([clock.nowUs()]);
   });
 
-  it("is found so by a clock that is older than the asker's last draw", async () => {
+  it("is detected by a clock that is older than the replica's last draw", async () => {
     const limits = [leakyBucket("10/s", { burst: 5 })];
-    const { asker, other, lose, clock } = askersOf(limits, undefined, {
-      asker: { version: 7 },
+    const { replica, other, lose, clock } = replicasOf(limits, undefined, {
+      replica: { version: 7 },
       other: { version: 7 },
     });
     await other.draw(1);
     clock.advanceMs(10_000);
-    await asker.draw(1);
+    await replica.draw(1);
 
     lose();
-    const first = slotsOf(await asker.draw(1));
+    const first = slotsOf(await replica.draw(1));
 
     expect(first).toEqual([clock.nowUs() + 100_000]);
   });
 
-  it("is found so by a policy that is older than the asker's", async () => {
+  it("is detected by a policy that is older than the replica's policy", async () => {
     const limits = [leakyBucket("10/s", { burst: 5 })];
-    const { asker, other, lose, clock } = askersOf(limits, undefined, {
-      asker: { version: 8 },
+    const { replica, other, lose, clock } = replicasOf(limits, undefined, {
+      replica: { version: 8 },
       other: { version: 7 },
     });
-    await asker.draw(1);
+    await replica.draw(1);
     clock.advanceMs(10_000);
     await other.draw(1);
 
     lose();
-    const first = slotsOf(await asker.draw(1));
+    const first = slotsOf(await replica.draw(1));
 
     expect(first).toEqual([clock.nowUs() + 100_000]);
   });
 
   it("is not changed by the replica that drew from it last", async () => {
-    const { asker, clock } = askersOf([leakyBucket("10/s", { burst: 5 })]);
-    await asker.draw(1);
+    const { replica, clock } = replicasOf([leakyBucket("10/s", { burst: 5 })]);
+    await replica.draw(1);
     clock.advanceMs(10_000);
 
-    expect(slotsOf(await asker.draw(1))).toEqual([clock.nowUs()]);
+    expect(slotsOf(await replica.draw(1))).toEqual([clock.nowUs()]);
   });
 
   it.each([
     ["all keys", [leakyBucket("5/s", { burst: 5 })], undefined],
     ["one key", [], [leakyBucket("5/s", { burst: 5 })]],
-  ])("refuses a try, and is in debt from then on: a limit of %s", async (_of, limits, perKey) => {
-    const { asker, lose } = askersOf(limits, perKey);
+  ])("rejects a try, and is in debt from then on: a limit of %s", async (_of, limits, perKey) => {
+    const { replica, lose } = replicasOf(limits, perKey);
     const slotRequest = { wanted: 1, key: "k" };
-    await asker.drawAll([slotRequest]);
+    await replica.drawAll([slotRequest]);
 
     lose();
-    const refused = slotsOf(await asker.drawAll([{ ...slotRequest, isTry: true }]));
-    const again = await asker.drawAll([{ ...slotRequest, isTry: true }]);
+    const refused = slotsOf(await replica.drawAll([{ ...slotRequest, isTry: true }]));
+    const again = await replica.drawAll([{ ...slotRequest, isTry: true }]);
 
     expect(refused).toEqual([]);
     expect(again.granted[0]!.statuses[0]!.remaining).toBe(0);

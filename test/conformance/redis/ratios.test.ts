@@ -13,8 +13,8 @@ async function learnAll(store: Store, seen: readonly RatioSample[]): Promise<[st
   );
 }
 
-describe.each(kinds)("what $name has learned", ({ open }) => {
-  it("is nothing at first, and the mean of the first hundred then", async () => {
+describe.each(kinds)("the learned ratios in $name", ({ open }) => {
+  it("start empty, and are then the mean of the first hundred samples", async () => {
     const { store } = open();
 
     expect(await learnAll(store, [])).toEqual([]);
@@ -28,7 +28,7 @@ describe.each(kinds)("what $name has learned", ({ open }) => {
     expect(await learnAll(store, [])).toEqual([["gpt", mean]]);
   });
 
-  it("follows what changes: each later sample counts for a hundredth", async () => {
+  it("follow changes: each later sample counts for a hundredth", async () => {
     const { store } = open();
     const same = (count: number, ratio: number): RatioSample[] =>
       Array.from({ length: count }, () => ({ name: "gpt", ratio }));
@@ -40,7 +40,7 @@ describe.each(kinds)("what $name has learned", ({ open }) => {
     expect(mean).toBeGreaterThan(1_990_000);
   });
 
-  it("keeps a bounded number of names, and forgets the one that was seen longest ago", async () => {
+  it("keep a bounded number of names, and drop the least recently used one", async () => {
     const { store } = open();
     const named = (name: string): RatioSample => ({ name, ratio: 1_000_000 });
     const names = Array.from({ length: MOST_NAMES }, (_, index) => `model-${index}`);
@@ -58,7 +58,7 @@ describe.each(kinds)("what $name has learned", ({ open }) => {
   });
 });
 
-it("both stores learn the same of any samples", async () => {
+it("both stores learn the same ratios from any samples", async () => {
   const ratio = fc.integer({ min: LEAST_RATIO, max: MOST_RATIO });
   const name = fc.integer({ min: 0, max: 90 }).map((number) => `m ${number}: ü`);
   const histories = fc.array(fc.array(fc.record({ name, ratio }), { maxLength: 40 }), {
@@ -77,7 +77,7 @@ it("both stores learn the same of any samples", async () => {
   );
 });
 
-it("Redis refuses a ratio that is out of its bounds, and learns nothing of it", async () => {
+it("Redis rejects a ratio that is out of bounds, and learns nothing from it", async () => {
   const { store } = kinds[1]!.open();
 
   for (const ratio of [0, -1, 0.5, Number.NaN, Infinity, MOST_RATIO + 1]) {

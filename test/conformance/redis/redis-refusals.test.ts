@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { readPerKeyText } from "../../../src/core/policy/per-key.ts";
 import type { Policy } from "../../../src/core/policy/policy.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
-import { createAsker, policyOf, type Asker } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, type TestReplica } from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 
 let redis: Redis;
@@ -18,19 +18,19 @@ afterAll(async () => {
 const policy = policyOf({ rate: "10/s", burst: 3, concurrency: 5 });
 const US = 1_000_000;
 const BAD = { NaN: Number.NaN, half: 0.5, "2^53": 2 ** 53, Infinity };
-type Tell = (asker: Asker, bad: number) => Promise<unknown>;
+type Tell = (replica: TestReplica, bad: number) => Promise<unknown>;
 const TELLS: Readonly<Record<string, Tell>> = {
-  "a settled cost": (asker, bad) => asker.settle(US, { calls: bad }),
-  "the slot of a settled cost": (asker, bad) => asker.settle(bad, { calls: 1 }),
-  "a slot given back": (asker, bad) => asker.giveBack([bad]),
-  "a lease renewed": (asker, bad) => asker.renew([bad]),
-  "a lease released": (asker, bad) => asker.release([bad]),
-  "a pause": (asker, bad) => asker.steer({ do: "pause", durationUs: bad }),
-  "a gap": (asker, bad) => asker.steer({ do: "space", gapUs: bad, durationUs: US }),
-  "a cooldown": (asker, bad) =>
-    asker.steer({ do: "cool", durationUs: bad, rampUs: 1, slotUs: Number.MAX_SAFE_INTEGER }),
-  "a cut": (asker, bad) =>
-    asker.steer({
+  "a settled cost": (replica, bad) => replica.settle(US, { calls: bad }),
+  "the slot of a settled cost": (replica, bad) => replica.settle(bad, { calls: 1 }),
+  "a slot given back": (replica, bad) => replica.giveBack([bad]),
+  "a lease renewed": (replica, bad) => replica.renew([bad]),
+  "a lease released": (replica, bad) => replica.release([bad]),
+  "a pause": (replica, bad) => replica.steer({ do: "pause", durationUs: bad }),
+  "a gap": (replica, bad) => replica.steer({ do: "space", gapUs: bad, durationUs: US }),
+  "a cooldown": (replica, bad) =>
+    replica.steer({ do: "cool", durationUs: bad, rampUs: 1, slotUs: Number.MAX_SAFE_INTEGER }),
+  "a cut": (replica, bad) =>
+    replica.steer({
       do: "cut",
       factor: bad,
       floor: 1,
@@ -42,23 +42,23 @@ const TELLS: Readonly<Record<string, Tell>> = {
 
 const REFUSED = { reason: expect.stringMatching("SLUICE_BAD_ARGUMENT"), hasChanged: false };
 
-/** What becomes of something bad that an asker tells a bucket, and whether any byte is another after it. */
+/** What becomes of something bad that an replica tells a bucket, and whether any byte is another after it. */
 async function outcomeOf(
   bad: Policy,
-  tell: (asker: Asker) => Promise<unknown>,
+  tell: (replica: TestReplica) => Promise<unknown>,
 ): Promise<{ reason: string; hasChanged: boolean }> {
   const prefix = `t${randomUUID()}`;
   const store = createPinnedRedisStore(redis, { prefix, nowUs: createManualClock().nowUs });
-  const asker = createAsker(store, { bucket: "b", name: "a", policy });
+  const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
   const bytes = async (): Promise<string[]> => {
     const keys = (await redis.keys(`${prefix}*`)).sort();
     const dumps = await Promise.all(keys.map((key) => redis.dumpBuffer(key)));
     return keys.map((key, index) => `${key} ${dumps[index]!.toString("hex")}`);
   };
-  await asker.draw(2);
+  await replica.draw(2);
   const before = await bytes();
 
-  const told = tell(createAsker(store, { bucket: "b", name: "a", policy: bad }));
+  const told = tell(createTestReplica(store, { bucket: "b", name: "a", policy: bad }));
 
   const reason = await told.then(() => "none", String);
   const after = await bytes();
@@ -68,8 +68,10 @@ async function outcomeOf(
 describe("a script in Redis that gets a number which is not whole", () => {
   it.each(
     Object.keys(TELLS).flatMap((what) => Object.keys(BAD).map((bad) => [what, bad] as const)),
-  )("refuses %s of %s and leaves every byte as it was", async (what, bad) => {
-    const outcome = outcomeOf(policy, (asker) => TELLS[what]!(asker, BAD[bad as keyof typeof BAD]));
+  )("rejects %s of %s, and changes no byte", async (what, bad) => {
+    const outcome = outcomeOf(policy, (replica) =>
+      TELLS[what]!(replica, BAD[bad as keyof typeof BAD]),
+    );
 
     await expect(outcome).resolves.toEqual(REFUSED);
   });
@@ -79,22 +81,22 @@ describe("a script in Redis that gets an impossible argument", () => {
   const none = { ...policy, limits: policy.limits.map((limit) => ({ ...limit, count: 0 })) };
   const { limits: fixed } = none;
   const perKey = readPerKeyText("test", fixed, undefined);
-  const asks: Readonly<Record<string, (asker: Asker, key: string) => Promise<unknown>>> = {
-    "a draw": (asker, key) => asker.drawAll([{ key, wanted: 1 }]),
-    "a settled cost": (asker, key) => asker.settle(US, { calls: 1 }, key),
-    "a slot given back": (asker, key) => asker.giveBack([US], 1, key),
-    "a pause": (asker, key) => asker.steer({ do: "pause", durationUs: US }, key),
-    "a look": (asker, key) => asker.peek(key),
+  const asks: Readonly<Record<string, (replica: TestReplica, key: string) => Promise<unknown>>> = {
+    "a draw": (replica, key) => replica.drawAll([{ key, wanted: 1 }]),
+    "a settled cost": (replica, key) => replica.settle(US, { calls: 1 }, key),
+    "a slot given back": (replica, key) => replica.giveBack([US], 1, key),
+    "a pause": (replica, key) => replica.steer({ do: "pause", durationUs: US }, key),
+    "a look": (replica, key) => replica.peek(key),
   };
 
-  it.each(Object.keys(asks))("refuses %s under a limit of 0", async (what) => {
-    const outcome = outcomeOf(none, (asker) => asks[what]!(asker, "k"));
+  it.each(Object.keys(asks))("rejects %s under a limit of 0", async (what) => {
+    const outcome = outcomeOf(none, (replica) => asks[what]!(replica, "k"));
 
     await expect(outcome).resolves.toEqual(REFUSED);
   });
 
-  it.each(Object.keys(asks))("refuses %s for a key with a limit of 0", async (what) => {
-    const outcome = outcomeOf({ ...policy, perKey }, (asker) => asks[what]!(asker, "k"));
+  it.each(Object.keys(asks))("rejects %s for a key with a limit of 0", async (what) => {
+    const outcome = outcomeOf({ ...policy, perKey }, (replica) => asks[what]!(replica, "k"));
 
     await expect(outcome).resolves.toEqual(REFUSED);
   });
@@ -104,14 +106,14 @@ describe("a script in Redis that gets an impossible argument", () => {
     async (what) => {
       const limits = policy.limits.map((limit) => ({ ...limit, count: -1 }));
 
-      const outcome = outcomeOf({ ...policy, limits }, (asker) => TELLS[what]!(asker, 1));
+      const outcome = outcomeOf({ ...policy, limits }, (replica) => TELLS[what]!(replica, 1));
 
       await expect(outcome).resolves.toEqual(REFUSED);
     },
   );
 
-  it("refuses a slot that is given back with a cost below 0", async () => {
-    const outcome = outcomeOf(policy, (asker) => asker.giveBack([US], -1));
+  it("rejects a returned slot with a cost below 0", async () => {
+    const outcome = outcomeOf(policy, (replica) => replica.giveBack([US], -1));
 
     await expect(outcome).resolves.toEqual(REFUSED);
   });

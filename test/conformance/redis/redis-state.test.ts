@@ -12,7 +12,7 @@ import { packNumbers } from "../../../src/stores/redis/scripts/bucket/frame.ts";
 import { runScript, type Script } from "../../../src/stores/redis/scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "../../../src/stores/redis/scripts/bucket/slots-draw.ts";
 import { slotsReturn } from "../../../src/stores/redis/scripts/bucket/give-back.ts";
-import { policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 
 let redis: Redis;
 let prefix: string;
@@ -141,14 +141,14 @@ describe("a bucket's keys in Redis", () => {
     ["a negative capacity", fromLimit({ capacity: -1 })],
     ["a capacity of 1.5", fromLimit({ capacity: 1.5 })],
     ["a bad limit of a key", fromKeyLimit({ count: 0 })],
-  ])("are not written to by a script that is given %s", async (_what, bad) => {
+  ])("are not written by a script that gets %s", async (_what, bad) => {
     const refused = runScript(redis, slotsDraw, { ...request, prefix, ...bad });
 
     await expect(refused).rejects.toThrow("SLUICE_BAD_ARGUMENT");
     expect(await keysOf()).toEqual([]);
   });
 
-  it("are not written to by a script that is given a kind of limit that it does not know", async () => {
+  it("are not written by a script that gets an unknown kind of limit", async () => {
     const unknown: Script<SlotsDraw, DrawReply> = {
       ...slotsDraw,
       args: (input) => withKind(slotsDraw.args(input), 99),
@@ -160,7 +160,7 @@ describe("a bucket's keys in Redis", () => {
     expect(await keysOf()).toEqual([]);
   });
 
-  it("hold the very same bytes after a refused cost", async () => {
+  it("keep the same bytes after a rejected cost", async () => {
     await runScript(redis, slotsDraw, { ...request, prefix, slotRequests: greedy });
     const before = await redis.dump(`${prefix}:{b}:state`);
 
@@ -174,7 +174,7 @@ describe("a bucket's keys in Redis", () => {
     expect(await redis.dump(`${prefix}:{b}:state`)).toEqual(before);
   });
 
-  it("are found again after the server forgot its scripts", async () => {
+  it("are still used after the server lost its scripts", async () => {
     const first = await runScript(redis, slotsDraw, {
       ...request,
       prefix,

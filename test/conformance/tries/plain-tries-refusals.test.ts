@@ -14,7 +14,7 @@ import {
 } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
-import { createAsker } from "../../support/draws/asker.ts";
+import { createTestReplica } from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 
 let redis: Redis;
@@ -88,7 +88,7 @@ describe("a try for keys with one plain limit", () => {
     ["a count of zero", fromLimit({ count: 0 })],
     ["a period of NaN", fromLimit({ periodUs: Number.NaN })],
     ["a capacity of 1.5", fromLimit({ capacity: 1.5 })],
-  ])("is refused before anything is written when it has %s", async (_what, wrong) => {
+  ])("is rejected before any write if it has %s", async (_what, wrong) => {
     const { store, bytes } = open();
     await store.draw(request);
     await store.draw(request);
@@ -102,12 +102,12 @@ describe("a try for keys with one plain limit", () => {
 
   it("is served by its own script once the bucket is known, and by slots-draw while anything is unusual", async () => {
     const { store, scripts, clock } = open();
-    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
     const tryOnce = (key: string): Promise<unknown> =>
       store.draw({ ...request, slotRequests: [{ ...slotRequest, scopes: [{ ...scope, key }] }] });
     await tryOnce("k");
     await tryOnce("k");
-    await asker.steer({ do: "pause", durationUs: 1_000_000 }, "k");
+    await replica.steer({ do: "pause", durationUs: 1_000_000 }, "k");
     await tryOnce("k");
     await tryOnce("other");
     clock.advanceMs(1_001);
@@ -131,7 +131,7 @@ describe("a try for keys with one plain limit", () => {
     ["a smaller burst", leakyBucket("1/min", { burst: 9 }), leakyBucket("1/min", { burst: 3 })],
     ["a shorter window", fixedWindow(3, "1d"), fixedWindow(3, "1h")],
   ])(
-    "is answered by slots-draw once its key has %s, which counts what was taken before",
+    "is served by slots-draw once its key has %s, and counts the earlier use",
     async (_what, before, after) => {
       const { store, scripts, clock } = open();
       const memory = createMemoryStore(clock.nowUs);
@@ -157,7 +157,7 @@ describe("a try for keys with one plain limit", () => {
     },
   );
 
-  it("leaves every byte as it was when it is refused", async () => {
+  it("changes no byte when it is rejected", async () => {
     const { store, scripts, bytes, clock } = open();
     const all = { ...request, slotRequests: [{ ...slotRequest, wanted: 9 }] };
     await store.draw(all);

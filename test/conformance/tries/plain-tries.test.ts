@@ -8,7 +8,7 @@ import { compilePolicy } from "../../../src/core/policy/policy.ts";
 import { NO_POSITION, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
-import { createAsker, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import { createTestReplica, slotsOf, type TestReplica } from "../../support/draws/test-replica.ts";
 import { runScript } from "../../../src/stores/redis/scripts/script.ts";
 import { slotsDraw } from "../../../src/stores/redis/scripts/bucket/slots-draw.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
@@ -44,13 +44,13 @@ const change: fc.Arbitrary<Change> = fc.record({
   do: fc.constant("pause" as const),
   durationUs: us,
 });
-const asker = fc.nat(1);
+const replica = fc.nat(1);
 const step = fc.oneof(
   {
     weight: 12,
     arbitrary: fc.record({
       do: fc.constant("try" as const),
-      asker,
+      replica,
       slotRequests: fc.uniqueArray(slotRequest, {
         minLength: 1,
         maxLength: 5,
@@ -59,29 +59,29 @@ const step = fc.oneof(
     }),
   },
   { weight: 6, arbitrary: fc.record({ do: fc.constant("wait" as const), us }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("draw" as const), asker, slotRequest }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("twice" as const), asker, slotRequest }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("draw" as const), replica, slotRequest }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("twice" as const), replica, slotRequest }) },
   {
     weight: 1,
     arbitrary: fc.record({
       do: fc.constant("settle" as const),
-      asker,
+      replica,
       key,
       delta: fc.integer({ min: -2, max: 3 }),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("giveBack" as const), asker, key }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("giveBack" as const), replica, key }) },
   {
     weight: 1,
-    arbitrary: fc.record({ do: fc.constant("steer" as const), asker, key, change }),
+    arbitrary: fc.record({ do: fc.constant("steer" as const), replica, key, change }),
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("stepBack" as const), us }) },
 );
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
-async function take(askers: readonly Asker[], given: Step): Promise<unknown> {
+async function take(replicas: readonly TestReplica[], given: Step): Promise<unknown> {
   if (given.do === "wait" || given.do === "stepBack") return undefined;
-  const own = askers[given.asker]!;
+  const own = replicas[given.replica]!;
   const atUs = own.last?.nowUs ?? 0;
   switch (given.do) {
     case "try":
@@ -190,9 +190,9 @@ describe("tries for keys with plain limits", () => {
           const scopes = areLevels && {
             scopesOf: (each: string | undefined) => scopesAt(own, each),
           };
-          const open = (store: Store): Asker[] =>
+          const open = (store: Store): TestReplica[] =>
             ["r0", "r1"].map((name) =>
-              createAsker(atOnce(store), { bucket: "b", name, policy, ...scopes }),
+              createTestReplica(atOnce(store), { bucket: "b", name, policy, ...scopes }),
             );
           const memory = open(createMemoryStore(nowUs));
           const onDrawn = (script: string): void =>
@@ -229,23 +229,26 @@ describe("tries for keys with plain limits", () => {
     ["a key", "k", undefined],
     ["each of several keys", "c", (each: string | undefined) => scopesAt(DAYS, each)],
   ])(
-    "keep %s until a minute after its window, also when what was used of it was given back",
+    "keep %s until a minute after its window, also if its units were returned",
     async (_what, key, scopesOf) => {
       const clock = createManualClock();
       const prefix = `t${randomUUID()}`;
       const store = atOnce(createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs }));
       const policy = compilePolicy("test", { perKey: { limits: DAYS[0] } });
       const parts = { bucket: "b", name: "a", policy };
-      const asker = createAsker(store, scopesOf === undefined ? parts : { ...parts, scopesOf });
+      const replica = createTestReplica(
+        store,
+        scopesOf === undefined ? parts : { ...parts, scopesOf },
+      );
       const endsInMs = 86_400_000 - ((clock.nowUs() / 1_000) % 86_400_000);
       const livesMs = async (): Promise<number[]> =>
         Promise.all((await redis.keys(`${prefix}:*:key:*`)).map((each) => redis.pttl(each)));
-      const tryOnce = asker.drawAll.bind(undefined, [{ key, wanted: 1, isTry: true }]);
+      const tryOnce = replica.drawAll.bind(undefined, [{ key, wanted: 1, isTry: true }]);
       await tryOnce();
 
       const first = await tryOnce();
       const livedMs = await livesMs();
-      await asker.settle(first.nowUs, { calls: -2 }, key);
+      await replica.settle(first.nowUs, { calls: -2 }, key);
       await tryOnce();
 
       const lived = [...livedMs, ...(await livesMs())];

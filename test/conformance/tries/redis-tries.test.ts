@@ -11,7 +11,12 @@ import {
 } from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
-import { createAsker, policyOf, slotsOf, type Wanted } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type Wanted,
+} from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 
 let redis: Redis;
@@ -80,8 +85,8 @@ describe("a try in Redis", () => {
     async (_name, [options, first, second]) => {
       const { store, clock, bytes } = openStore();
       const policy = policyOf(options);
-      const holder = createAsker(store, { bucket: "b", name: "a", policy });
-      const trier = createAsker(store, { bucket: "b", name: "b", policy });
+      const holder = createTestReplica(store, { bucket: "b", name: "a", policy });
+      const trier = createTestReplica(store, { bucket: "b", name: "b", policy });
       await holder.drawAll([first]);
       await holder.drawAll([second]);
       clock.advanceMs(1_000);
@@ -95,10 +100,10 @@ describe("a try in Redis", () => {
     },
   );
 
-  it("that is granted to one key writes nothing of another to which it is refused", async () => {
+  it("writes nothing for a key that rejects it, although another key granted it", async () => {
     const { store, bytes } = openStore();
     const policy = policyOf({ rate: "1/s", perKey: { rate: "1/s" } });
-    const trier = createAsker(store, { bucket: "b", name: "b", policy });
+    const trier = createTestReplica(store, { bucket: "b", name: "b", policy });
 
     const reply = await trier.drawAll(
       ["first", "second"].map((key) => ({ key, wanted: 1, isTry: true })),
@@ -108,10 +113,10 @@ describe("a try in Redis", () => {
     expect(Object.keys(await bytes()).filter((name) => name.includes(":key:second"))).toEqual([]);
   });
 
-  it("that is granted is booked as a draw is", async () => {
+  it("is booked like a draw if it is granted", async () => {
     const { store, bytes, clock } = openStore();
     const policy = policyOf({ limits: [leakyBucket("10/s"), slidingLog(1, "1h")] });
-    const trier = createAsker(store, { bucket: "b", name: "b", policy });
+    const trier = createTestReplica(store, { bucket: "b", name: "b", policy });
 
     const granted = await trier.drawAll([{ wanted: 1, isTry: true }]);
     const refused = await trier.drawAll([{ wanted: 1, isTry: true }]);
@@ -121,10 +126,10 @@ describe("a try in Redis", () => {
     expect(Object.keys(await bytes())).toHaveLength(2);
   });
 
-  it("returns the state of each limit once it was granted", async () => {
+  it("returns the state of each limit if it is granted", async () => {
     const { store } = openStore();
     const policy = policyOf(llm);
-    const trier = createAsker(store, { bucket: "b", name: "b", policy });
+    const trier = createTestReplica(store, { bucket: "b", name: "b", policy });
 
     const { granted } = await trier.drawAll([{ wanted: 1, cost: { tokens: 1_500 }, isTry: true }]);
 
@@ -132,7 +137,7 @@ describe("a try in Redis", () => {
   });
 });
 
-describe("the keys that several limits keep in Redis", () => {
+describe("the Redis keys of several limits", () => {
   it("each expire by themselves: states, logs, leases, waiters, turns and holes", async () => {
     const { store, prefix } = openStore();
     const perKey = { limits: [slidingLog(9, "1s"), concurrency(1)] };
@@ -140,15 +145,17 @@ describe("the keys that several limits keep in Redis", () => {
       limits: [leakyBucket("100/s"), slidingLog(60, "1s"), concurrency(3)],
       perKey,
     });
-    const askers = ["a", "b", "c"].map((name) => createAsker(store, { bucket: "b", name, policy }));
-    for (const asker of askers) {
-      const reply = await asker.drawAll(["x", "y"].map((key) => ({ key, wanted: 9 })));
-      await asker.settle(reply.nowUs, { calls: 1 }, "x");
-      await asker.renew([1, 2]);
+    const replicas = ["a", "b", "c"].map((name) =>
+      createTestReplica(store, { bucket: "b", name, policy }),
+    );
+    for (const replica of replicas) {
+      const reply = await replica.drawAll(["x", "y"].map((key) => ({ key, wanted: 9 })));
+      await replica.settle(reply.nowUs, { calls: 1 }, "x");
+      await replica.renew([1, 2]);
     }
-    await askers[0]!.release([2], "y");
-    await askers[1]!.steer({ do: "pause", durationUs: 1_000_000 }, "z");
-    await askers[2]!.steer({ do: "pause", durationUs: 1_000_000 });
+    await replicas[0]!.release([2], "y");
+    await replicas[1]!.steer({ do: "pause", durationUs: 1_000_000 }, "z");
+    await replicas[2]!.steer({ do: "pause", durationUs: 1_000_000 });
 
     const keys = await redis.keys(`${prefix}*`);
     const lives = await Promise.all(keys.map((key) => redis.pttl(key)));
@@ -170,10 +177,12 @@ describe("the keys that several limits keep in Redis", () => {
     expect(Math.min(...lives)).toBeGreaterThan(0);
   });
 
-  it("each expire by themselves when only given back, renewed or settled", async () => {
+  it("each expire by themselves after a return, a renewal or a settlement", async () => {
     const { store, prefix, clock } = openStore();
     const policy = policyOf({ rate: "100/s", perKey: { limits: [slidingLog(90, "1s")] } });
-    const [a, b] = ["a", "b"].map((name) => createAsker(store, { bucket: "b", name, policy }));
+    const [a, b] = ["a", "b"].map((name) =>
+      createTestReplica(store, { bucket: "b", name, policy }),
+    );
     const slots = slotsOf(await a!.drawAll([{ key: "x", wanted: 5 }]));
     await b!.drawAll([{ key: "x", wanted: 5 }]);
     await a!.giveBack(slots.slice(1).toReversed(), 1, "x");
@@ -186,12 +195,12 @@ describe("the keys that several limits keep in Redis", () => {
     expect(Math.min(...lives)).toBeGreaterThan(0);
   });
 
-  it("of a key that is idle are gone about a minute after it has drained", async () => {
+  it("are gone about a minute after an idle key has drained", async () => {
     const { store, prefix } = openStore();
     const policy = policyOf({ rate: "10000/s", perKey: { rate: "1/s" } });
-    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
 
-    await asker.drawAll([{ key: "x", wanted: 1 }]);
+    await replica.drawAll([{ key: "x", wanted: 1 }]);
 
     const lifeMs = await redis.pttl(`${prefix}:{b}:key:x:state`);
     expect(lifeMs).toBeGreaterThanOrEqual(1_000);

@@ -6,8 +6,8 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 
 const servers = ownRedisServers();
 
-describe("a Redis that does not have the database that is asked for", () => {
-  it("is not used, and the error contains its reply", async () => {
+describe("a Redis without the requested database", () => {
+  it("rejects the draw with an error that contains its reply", async () => {
     const redis = await servers.start();
     const lines: string[] = [];
     const logger = {

@@ -37,7 +37,7 @@ async function refusals({ operator }: OwnRedis): Promise<number> {
 }
 
 describe("a worker whose Redis user lacks a right", () => {
-  it("says so in one line, and its process goes on, when it may not look at its server", async () => {
+  it("logs one line, and its process goes on, when the user may not run INFO", async () => {
     const redis = await servers.start();
     const url = await userWithout(redis, "info");
 
@@ -54,7 +54,7 @@ describe("a worker whose Redis user lacks a right", () => {
     expect(others).toEqual([]);
   });
 
-  it("says so once, asks again each second, and goes on by itself when it may", async () => {
+  it("logs the refusal once, retries each second, and continues once the user has the right", async () => {
     const { redis, lines, sluice } = await startWithout("eval", "evalsha");
     const jobs = workOn([sluice], { rate: "100/s" });
     const producer = redis.open();
@@ -86,7 +86,7 @@ describe("a worker whose Redis user lacks a right", () => {
     expect(jobs.reached()).toEqual(new Set([1, 2, 3]));
   });
 
-  it("says which rights it needs when done jobs cannot be removed, and works on", async () => {
+  it("names the missing rights when it cannot remove done jobs, and keeps working", async () => {
     const { redis, lines, sluice } = await startWithout("unlink");
     const jobs = workOn([sluice], { rate: "1000/s" });
     const producer = redis.open();
@@ -103,7 +103,7 @@ describe("a worker whose Redis user lacks a right", () => {
   });
 });
 
-describe("who may not ask what server it is on", () => {
+describe("a process whose Redis user may not run INFO", () => {
   it("logs that once, and continues by itself when it gets the right", async () => {
     const { redis, lines, sluice } = await startWithout("info");
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
@@ -135,7 +135,7 @@ describe("who may not ask what server it is on", () => {
     ]);
   });
 
-  it("asks no more once its connection is closed", async () => {
+  it("sends no more requests once its connection is closed", async () => {
     const redis = await servers.start();
     const client = connect(await userWithout(redis, "info"), "worker");
     const refused = new Promise((resolve) => void client.once("error", resolve));
@@ -149,7 +149,7 @@ describe("who may not ask what server it is on", () => {
 });
 
 describe("a caller whose Redis user lacks a right", () => {
-  it("gets an error with the refused command, and where the rights are listed", async () => {
+  it("gets an error with the refused command and the page that lists the rights", async () => {
     const redis = await servers.start();
     const url = await userWithout(redis, "eval", "evalsha", "zcard", "xadd");
     const warnings: object[] = [];

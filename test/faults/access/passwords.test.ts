@@ -83,7 +83,7 @@ function lookInto(value: unknown): string {
 }
 
 describe("a password stays hidden", () => {
-  it.each(faults)("when %s: from errors, their causes, and the log", async (_name, begin) => {
+  it.each(faults)("in errors, their causes and the log when %s", async (_name, begin) => {
     const { given, strike } = await begin();
     const { said, logger } = overhear();
     const sluice = createSluice({ redis: given, storeTimeoutMs: 300, logger });
@@ -108,7 +108,7 @@ describe("a password stays hidden", () => {
     }
   });
 
-  it("and every rejected caller and the log say that it is wrong", async () => {
+  it("while each rejected caller and the log report that it is wrong", async () => {
     const { said, logger } = overhear();
     const redis = urlOf(await startWithPassword("another"));
     const sluice = createSluice({ redis, storeTimeoutMs: 300, breaker: { failures: 1 }, logger });
@@ -135,7 +135,7 @@ describe("a password stays hidden", () => {
     `redis//app:${IN_URL}@127.0.0.1`,
     `redis://app:${PASSWORD}@127.0.0.1:port`,
     `app:${IN_URL}@127.0.0.1`,
-  ])("when the URL is no good: %#", (url) => {
+  ])("when the URL is invalid: %#", (url) => {
     const error = caught(() => createSluice({ redis: url }));
 
     expect(error).toMatchObject({ code: "ERR_INVALID_OPTION" });
@@ -144,7 +144,7 @@ describe("a password stays hidden", () => {
   });
 });
 
-it("a password that was read from a file works, with the line break at its end", async () => {
+it("a password from a file connects, even with a line break at its end", async () => {
   const port = await startWithPassword(PASSWORD);
   const asOption = { host: "127.0.0.1", port, username: "app", password: `${PASSWORD}\r\n` };
 

@@ -67,7 +67,7 @@ async function denials(): Promise<string[]> {
 }
 
 describe("a user with the rights that docs/guides/production/redis.md names", () => {
-  it("can use all that a sluice does, and is denied nothing", async () => {
+  it("can use all features of a sluice, and Redis denies no command", async () => {
     const sluice = openSluice(urlOf("redis", new URL(redis.url).port));
 
     await useAll(sluice);
@@ -76,7 +76,7 @@ describe("a user with the rights that docs/guides/production/redis.md names", ()
     expect(await denials()).toEqual([]);
   });
 
-  it("can send webhooks, and forget them", async () => {
+  it("can send webhooks and delete them", async () => {
     const sluice = openSluice(urlOf("redis", new URL(redis.url).port));
     const hooks = createWebhooks(sluice, LOCAL);
     const receiver = await startReceiver();
@@ -125,7 +125,7 @@ describe("a user with the rights that docs/guides/production/redis.md names", ()
 });
 
 describe("Redis without TLS", () => {
-  it("that is asked for it fails calls with what may be wrong", async () => {
+  it("fails calls with the likely cause when the URL requires TLS", async () => {
     const { port } = new URL(redis.url);
     const bucket = openSluice(urlOf("rediss", port), 300).bucket("b", { rate: "1/s" });
 
@@ -137,7 +137,7 @@ describe("Redis without TLS", () => {
 });
 
 describe("Redis behind TLS", () => {
-  it("serves calls and jobs, with user and password, in the database that was named", async () => {
+  it("serves calls and jobs with a user, a password and a database number", async () => {
     const sluice = openSluice({
       host: "127.0.0.1",
       port: tlsPort,
@@ -154,7 +154,7 @@ describe("Redis behind TLS", () => {
     expect(keyspace).not.toContain("db0:");
   });
 
-  it("is not trusted when no known authority signed its certificate", async () => {
+  it("is rejected when no known authority signed its certificate", async () => {
     const bucket = openSluice(urlOf("rediss", tlsPort), 500).bucket("b", { rate: "10/s" });
 
     const reason = await rejectionOf(bucket.draw());
@@ -163,7 +163,7 @@ describe("Redis behind TLS", () => {
     expect(((reason as Error).cause as Error).message).toContain("certificate");
   });
 
-  it("is found by a rediss:// URL with user, password and database", async () => {
+  it("is reached by a rediss:// URL with user, password and database", async () => {
     const url = urlOf("rediss", tlsPort, "/4");
     const client = new Redis(url, { tls: { ca: certificate.pem } });
     const sluice = openSluice(client);
@@ -174,7 +174,7 @@ describe("Redis behind TLS", () => {
     expect(await admin.info("keyspace")).toContain("db4:");
   });
 
-  it("is found by a plain URL's database number", async () => {
+  it("uses the database number of a plain URL", async () => {
     const sluice = openSluice(urlOf("redis", new URL(redis.url).port, "/5"));
 
     await sluice.bucket("b", { rate: "10/s" }).draw();

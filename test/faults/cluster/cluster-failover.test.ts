@@ -24,9 +24,9 @@ const strikes: [string, NodeJS.Signals][] = [
   ["stands still", "SIGSTOP"],
 ];
 
-describe("of a cluster, one primary", () => {
+describe("when one primary of a cluster", () => {
   it.each(strikes)(
-    "%s: its buckets go on through its replica, and the others notice nothing",
+    "%s, its replica serves its buckets, and the other buckets are not delayed",
     async (how, signal) => {
       const cluster = await startOwnCluster();
       const { primaries } = cluster;
@@ -80,7 +80,7 @@ describe("of a cluster, one primary", () => {
     },
   );
 
-  it.each(strikes)("%s: its queues' jobs go on through its replica", async (_name, signal) => {
+  it.each(strikes)("%s, its replica serves the jobs of its queues", async (_name, signal) => {
     const cluster = await startOwnCluster();
     const victim = cluster.primaries[0]!;
     const name = await nameOn(cluster, victim);
@@ -108,7 +108,7 @@ describe("of a cluster, one primary", () => {
   });
 
   it.each(strikes)(
-    "%s: listeners of that node get change notifications again",
+    "%s, listeners of that node get change notifications again",
     async (_name, signal) => {
       const cluster = await startOwnCluster();
       const { open, primaries } = cluster;

@@ -6,7 +6,7 @@ import { startOwnCluster } from "../../support/redis/cluster.ts";
 import { openSluice } from "../../support/redis/for-one-test.ts";
 
 describe("in a cluster, an operator", () => {
-  it("sees buckets of all nodes, and changes them with a way back", async () => {
+  it("sees the buckets of all nodes, changes them, and undoes the changes", async () => {
     const cluster = await startOwnCluster();
     const [a, b] = [0, 1].map(() => openSluice({ redis: cluster.open(), prefix: "s" }));
     const names = Array.from({ length: 12 }, (_, at) => `b${at}`);

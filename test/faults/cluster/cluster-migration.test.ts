@@ -12,8 +12,8 @@ const RATE = 200;
 const openOn = ({ open }: RedisCluster): Sluice =>
   openSluice({ redis: open(), prefix: "s", storeTimeoutMs: 30_000 });
 
-describe("a slot of a cluster is migrated under load", () => {
-  it("there and back: every call of its bucket leaves, and the cap holds", async () => {
+describe("when a cluster migrates a slot under load", () => {
+  it("there and back, the bucket starts every call and keeps its cap", async () => {
     const cluster = await startOwnCluster();
     const { primaries, ownerOf } = cluster;
     const sluices = [openOn(cluster), openOn(cluster)];
@@ -54,7 +54,7 @@ describe("a slot of a cluster is migrated under load", () => {
     expect(await ownerOf("b")).toMatchObject({ id: from.id });
   });
 
-  it("and every job of its queue is done once", async () => {
+  it("the queue's workers do every job once", async () => {
     const cluster = await startOwnCluster();
     const { primaries, ownerOf } = cluster;
     const sluice = openOn(cluster);

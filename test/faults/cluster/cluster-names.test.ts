@@ -5,7 +5,7 @@ import { connect } from "../../../src/stores/redis/connection.ts";
 import { startOwnCluster } from "../../support/redis/cluster.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
-it("a cluster whose nodes are lost while their names are looked up is connected to again", async () => {
+it("a client reconnects to a cluster that lost its nodes during a name look-up", async () => {
   const { primaries } = await startOwnCluster();
   const answers: (() => void)[] = [];
   let isSlow = false;
@@ -35,7 +35,7 @@ it("a cluster whose nodes are lost while their names are looked up is connected 
   expect(await client.exists("none")).toBe(0);
 });
 
-it("a node that ioredis has forgotten is left with its cluster", async () => {
+it("a closed cluster also closes a node that ioredis has forgotten", async () => {
   const { primaries } = await startOwnCluster();
   const client = connect(
     new Cluster(primaries.map(({ port }) => ({ port, host: "127.0.0.1" }))),

@@ -7,7 +7,7 @@ import { heardLog, rulesFiles } from "../../support/rules/rules-files.ts";
 const files = rulesFiles();
 
 describe("in a cluster, the rules of a file", () => {
-  it("hold for buckets on all nodes, spread ones too, in processes without the file", async () => {
+  it("apply to buckets on all nodes, also spread ones, in processes without the file", async () => {
     const cluster = await startOwnCluster();
     const names = Array.from({ length: 12 }, (_, at) => `b${at}`);
     const entries = (rate: string): string =>
@@ -58,7 +58,7 @@ describe("in a cluster, the rules of a file", () => {
     expect(lines).toEqual([]);
   });
 
-  it("change nothing where keys would be looked for on other nodes than the code does", async () => {
+  it("are rejected if they would move keys to nodes where the code does not look", async () => {
     const cluster = await startOwnCluster();
     const file = files.write(
       "sluice.yaml",

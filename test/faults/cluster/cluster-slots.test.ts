@@ -38,7 +38,7 @@ const request = {
 const scripts = await allScripts();
 
 describe("in a cluster", () => {
-  it.each(scripts)("$name has all its keys in the slot of its bucket or queue", (script) => {
+  it.each(scripts)("$name finds all its keys in the slot of its bucket or queue", (script) => {
     const keys = script.keys(request);
 
     expect(keys.length).toBeGreaterThan(0);
@@ -47,7 +47,7 @@ describe("in a cluster", () => {
     expect([...new Set(keys.map(tagOf))]).toEqual([tag]);
   });
 
-  it("every script of the folder is looked at", async () => {
+  it("this file covers every script of the folder", async () => {
     const lua = await readdir(new URL("../../../lua/", import.meta.url), { recursive: true });
     const files = lua.filter((file) => /^(?!lib\/).+\.lua$/.test(file));
 

@@ -40,7 +40,7 @@ const keys = Array.from({ length: 300 }, (_, index) => `tenant ${index}`);
 const some = keys.slice(0, 40);
 
 describe("in a cluster, the keys of a bucket", () => {
-  it("whose limits are all per key spread over all nodes", async () => {
+  it("spread over all nodes if all limits are per key", async () => {
     const bucket = openSluice("spread").bucket("b", { perKey: { rate: "10/s" } });
 
     await Promise.all(keys.map((key) => bucket.draw({ key })));
@@ -54,7 +54,7 @@ describe("in a cluster, the keys of a bucket", () => {
     for (const count of perNode) expect(count).toBeGreaterThan(60);
   });
 
-  it("with levels spread by their first names, each with all below it in one slot", async () => {
+  it("spread by the first name of their path, with all lower levels in the same slot", async () => {
     const bucket = openSluice("levels").bucket("b", {
       perKey: [{ rate: "10/s" }, { rate: "10/s" }],
     });
@@ -77,7 +77,7 @@ describe("in a cluster, the keys of a bucket", () => {
     for (const { length } of perNode) expect(length).toBeGreaterThan(3 * 60);
   });
 
-  it("by name lie in one slot, and are counted in one step", async () => {
+  it("share one slot if they are named, and one script counts them", async () => {
     const bucket = openSluice("named").bucket("b", {
       perKey: { address: { rate: "1/h" }, email: { rate: "1/h" } },
     });
@@ -91,7 +91,7 @@ describe("in a cluster, the keys of a bucket", () => {
     expect((await counts("named:{b}:key:*:state")).filter((count) => count > 0)).toHaveLength(1);
   });
 
-  it("lie in one slot if they share a limit", async () => {
+  it("share one slot if they share a limit", async () => {
     const bucket = openSluice("shared").bucket("b", { rate: "1000/s", perKey: { rate: "10/s" } });
 
     await Promise.all(some.map((key) => bucket.draw({ key })));
@@ -120,7 +120,7 @@ describe("in a cluster, the keys of a bucket", () => {
     }
   });
 
-  it("are paused together, by any replica, and go on together", async () => {
+  it("are paused and resumed together by any replica", async () => {
     const [here, there] = twoReplicas("pause", { perKey: { rate: "1000/s" } });
     await there.tryDraw({ key: some[0]! });
 
@@ -133,7 +133,7 @@ describe("in a cluster, the keys of a bucket", () => {
     expect(await Promise.all(waiting)).toHaveLength(some.length);
   });
 
-  it("get another policy together, from any replica", async () => {
+  it("get a new policy together from any replica", async () => {
     const policy = (burst: number): BucketOptions => ({ perKey: { rate: "1/h", burst } });
     const [here, there] = twoReplicas("configure", policy(5));
     await Promise.all(some.slice(0, 20).map((key) => there.tryDraw({ key })));
@@ -146,7 +146,7 @@ describe("in a cluster, the keys of a bucket", () => {
     expect(await there.peek({ key: some[7]! })).toMatchObject({ policyFrom: "configured" });
   });
 
-  it("get the leases that other replicas give back", async () => {
+  it("get the leases that other replicas release", async () => {
     const [here, there] = twoReplicas("leases", { perKey: { concurrency: 1 } });
     const running = await Promise.all(some.map((key) => here.draw({ key })));
     const waiting = some.map((key) => there.draw({ key }));
@@ -159,7 +159,7 @@ describe("in a cluster, the keys of a bucket", () => {
     for (const slot of slots) slot.release();
   });
 
-  it("are also those of a queue's jobs", async () => {
+  it("also pace the jobs of a queue", async () => {
     const sluice = openSluice("jobs");
     const bucket = sluice.bucket("b", { perKey: { rate: "100/s" } });
     const queue = sluice.queue<string>("jobs", { bucket });

@@ -48,8 +48,8 @@ async function openOn(cluster: RedisCluster) {
   };
 }
 
-describe("a primary of a cluster that goes on before the cluster misses it", () => {
-  it("is found by a new connection if that was just to be given up", async () => {
+describe("a primary that continues before the cluster declares it dead", () => {
+  it("gets a new connection just before the client gives up the old one", async () => {
     const { sluice, states, signal, untilDown } = await openOn(await startPatientCluster());
     sluice.on("store", ({ state }) => {
       if (state === "down") signal("SIGCONT");
@@ -66,7 +66,7 @@ describe("a primary of a cluster that goes on before the cluster misses it", () 
     expect(states).toEqual(["down", "up"]);
   });
 
-  it("is found by a new connection if others were replaced in time", async () => {
+  it("gets a new connection if the client replaced the others in time", async () => {
     const { client, port, states, signal, untilDown } = await openOn(await startPatientCluster());
     let givenUp = 0;
     client.on("-node", ({ options }) => {

@@ -18,7 +18,7 @@ function keysOfPart(part: number): string[] {
   return keys;
 }
 
-it("tries for many keys of a part are answered by the node of the part, all in one script", async () => {
+it("the node of a part answers tries for many keys in one script", async () => {
   const sluice = createSluice({ redis: cluster.open(), prefix: "tries" });
   const bucket = sluice.bucket("many", { perKey: { rate: "1/h", burst: 2 } });
   const tryAll = async (): Promise<number> => {

@@ -55,7 +55,7 @@ describe("in a cluster", () => {
     for (const count of perNode) expect(count).toBeGreaterThan(0);
   });
 
-  it("a bucket with keys, leases, costs, tries and changes works as on one server", async () => {
+  it("a bucket serves keys, leases, costs, tries and changes as on one server", async () => {
     const sluice = openOn("all");
     const bucket = sluice.bucket("b", {
       rate: "1000/s",
@@ -76,7 +76,7 @@ describe("in a cluster", () => {
     expect(status).toBeDefined();
   });
 
-  it("a queue's jobs are done, and those that failed are replayed", async () => {
+  it("workers do a queue's jobs, and replayed dead letters run again", async () => {
     const sluice = openOn("jobs");
     const bucket = sluice.bucket("b", { rate: "1000/s", perKey: { rate: "500/s" } });
     const queue = sluice.queue<number>("jobs", { bucket });
@@ -98,7 +98,7 @@ describe("in a cluster", () => {
     expect(await queue.failed()).toEqual([]);
   });
 
-  it("all that is asked first, and at once, of a node that is not connected yet is answered", async () => {
+  it("a node that is not connected yet answers all of the first requests", async () => {
     const names = Array.from({ length: 5 }, (_, index) => `first ${index}`);
     const queues = names.map((name) => {
       const sluice = openOn("first");
@@ -130,7 +130,7 @@ describe("in a cluster", () => {
     for (const { calls } of listeners) calls.close();
   });
 
-  it("who blocks on a copy of a connection is refused when that connection is closed", async () => {
+  it("a blocking call on a copied connection rejects when the connection is closed", async () => {
     const client = connect(cluster.open(), "worker");
     const copy = client.duplicate();
     await copy.ping();

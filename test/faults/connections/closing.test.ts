@@ -63,29 +63,32 @@ function shaOf(script: string): string {
 
 const count = (client: Redis): Promise<unknown> => client.evalsha(shaOf(COUNT), 1, "count");
 
-describe.each(["connect", "reconnecting"] as const)("closed in the state %s", (state) => {
-  it.each([
-    ["a command", (client: Redis) => client.blpop("none", 0)],
-    ["a script", count],
-  ])("%s that waits to be sent again is refused", async (_what, ask) => {
-    const { client, asked } = await loseAnswer(state, ask);
+describe.each(["connect", "reconnecting"] as const)(
+  "a connection that is closed in the state %s",
+  (state) => {
+    it.each([
+      ["a command", (client: Redis) => client.blpop("none", 0)],
+      ["a script", count],
+    ])("rejects %s that waits to be resent", async (_what, ask) => {
+      const { client, asked } = await loseAnswer(state, ask);
 
-    client.disconnect();
+      client.disconnect();
 
-    await expect(asked).rejects.toThrow("Connection is closed.");
-  });
+      await expect(asked).rejects.toThrow("Connection is closed.");
+    });
 
-  it("a script that waits to be sent for the first time is refused", async () => {
-    const { client } = await loseAnswer(state, count);
-    const asked = count(client);
+    it("rejects a script that waits to be sent for the first time", async () => {
+      const { client } = await loseAnswer(state, count);
+      const asked = count(client);
 
-    client.disconnect();
+      client.disconnect();
 
-    await expect(asked).rejects.toThrow("Connection is closed.");
-  });
-});
+      await expect(asked).rejects.toThrow("Connection is closed.");
+    });
+  },
+);
 
-it("what is asked after a connection was closed between two attempts is refused", async () => {
+it("a connection that was closed between two attempts rejects later requests", async () => {
   const { client } = await loseAnswer("reconnecting", count);
 
   client.disconnect();
@@ -94,7 +97,7 @@ it("what is asked after a connection was closed between two attempts is refused"
   await next(client, "end");
 });
 
-it("the same holds for a cluster", async () => {
+it("a closed cluster rejects pending and later requests", async () => {
   const nowhere = new Cluster([{ host: "127.0.0.1", port: await freePort("127.0.0.1") }], {
     lazyConnect: true,
   });
@@ -109,7 +112,7 @@ it("the same holds for a cluster", async () => {
   await expect(client.get("a")).rejects.toThrow("Connection is closed.");
 });
 
-it("a script is refused if its connection is closed while ioredis takes in that it was lost", async () => {
+it("a connection that is closed while ioredis handles its loss rejects the script", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const client = open(proxy, "worker") as Redis;
   await client.script("LOAD", COUNT);
@@ -123,7 +126,7 @@ it("a script is refused if its connection is closed while ioredis takes in that 
   await expect(asked).rejects.toThrow("Connection is closed.");
 });
 
-it("what is sent on a connection that is lost before it is ready is refused", async () => {
+it("a connection that is lost before it is ready rejects what was sent", async () => {
   const { proxy, client, asked } = await loseAnswer("connect", count);
   // BullMQ gives its connections a name, and waits for it.
   const sent = [client.time(), client.client("SETNAME", "events"), client.client("LIST")];
@@ -141,25 +144,28 @@ it.each<[string, Partial<RedisOptions>]>([
   ["says what it is", {}],
   ["has a name alone", { connectionName: "mine", disableClientInfo: true }],
   ["has a database", { db: 1 }],
-])("a connection that %s and is lost again and again piles nothing up", async (_what, options) => {
-  const { proxy, client } = await loseAnswer("connect", count);
-  Object.assign(client.options, options);
-  const errors: string[] = [];
-  client.on("error", ({ message }: Error) => errors.push(message));
-  for (let lost = 0; lost < 5; lost += 1) {
-    const again = next(client, "connect");
-    proxy.cut();
-    await again;
-    await waitUntil(() => isAt(proxy, client), "the proxy hears of it");
-  }
+])(
+  "a connection that %s and is lost repeatedly accumulates no commands",
+  async (_what, options) => {
+    const { proxy, client } = await loseAnswer("connect", count);
+    Object.assign(client.options, options);
+    const errors: string[] = [];
+    client.on("error", ({ message }: Error) => errors.push(message));
+    for (let lost = 0; lost < 5; lost += 1) {
+      const again = next(client, "connect");
+      proxy.cut();
+      await again;
+      await waitUntil(() => isAt(proxy, client), "the proxy hears of it");
+    }
 
-  // The type says it is private. What was asked first is not in it: ioredis keeps that where it was.
-  const { offlineQueue } = client as unknown as { offlineQueue: { length: number } };
-  expect(offlineQueue.length).toBe(0);
-  expect(errors).not.toContain("The connection was lost before it was ready.");
-});
+    // The type says it is private. What was asked first is not in it: ioredis keeps that where it was.
+    const { offlineQueue } = client as unknown as { offlineQueue: { length: number } };
+    expect(offlineQueue.length).toBe(0);
+    expect(errors).not.toContain("The connection was lost before it was ready.");
+  },
+);
 
-it("what is asked of a connection that was closed between attempts and opened at once is answered", async () => {
+it("a connection that is reopened right after its close answers requests", async () => {
   const { proxy, client } = await loseAnswer("reconnecting", count);
   proxy.set("pass");
 
@@ -175,7 +181,7 @@ it("what is asked of a connection that was closed between attempts and opened at
   await again;
 });
 
-it("what was refused is not sent, even if its connection is opened again", async () => {
+it("a reopened connection does not send what it has rejected", async () => {
   const { proxy, client, asked } = await loseAnswer("reconnecting", count);
   client.disconnect();
   await expect(asked).rejects.toThrow("Connection is closed.");
@@ -186,7 +192,7 @@ it("what was refused is not sent, even if its connection is opened again", async
   expect(await client.get("count")).toBeNull();
 });
 
-it("commands that wait to be resent are sent when the connection is back", async () => {
+it("a connection that returns sends the commands that wait to be resent", async () => {
   const { proxy, asked } = await loseAnswer("connect", count);
 
   proxy.set("pass");
@@ -195,7 +201,7 @@ it("commands that wait to be resent are sent when the connection is back", async
   expect(await asked).toBe(1);
 });
 
-it("what is lost is sent again, whatever the options of the connection say", async () => {
+it("a connection resends lost commands with any options", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const options = { autoResendUnfulfilledCommands: false, enableReadyCheck: false };
   const client = connect({ host: "127.0.0.1", port: proxy.port, ...options }, "worker");
@@ -211,7 +217,7 @@ it("what is lost is sent again, whatever the options of the connection say", asy
   expect(await asked).toBeGreaterThan(0);
 });
 
-it("what is under way is refused, also where the options have commands gathered", async () => {
+it("a closed connection rejects commands in flight, also with auto-pipelining", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const options = { host: "127.0.0.1", port: proxy.port, enableAutoPipelining: true };
   const client = connect(options, "worker") as Redis;
@@ -231,7 +237,7 @@ it("what is under way is refused, also where the options have commands gathered"
   expect(await asked).toEqual([refused, refused]);
 });
 
-it("a connection that is closed while it connects stays closed, whatever its options say", async () => {
+it("a connection that is closed while it connects stays closed with any options", async () => {
   const { port } = await startProxy(await startOwnRedis());
   const client = connect({ host: "127.0.0.1", port, enableReadyCheck: false }, "worker");
 
@@ -244,7 +250,7 @@ it("a connection that is closed while it connects stays closed, whatever its opt
   await expect(client.get("a")).rejects.toThrow("Connection is closed.");
 });
 
-it("what a connection asks by itself may be refused when it is closed", async () => {
+it("a closed connection may reject the commands that it sends by itself", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const client = open(proxy, "subscriber", "/1");
   await client.subscribe("news");
@@ -259,7 +265,7 @@ it("what a connection asks by itself may be refused when it is closed", async ()
   expect(proxy.kept).toBeGreaterThan(0);
 });
 
-it("a copy is closed together with what it was copied from", async () => {
+it("closing a connection closes its copies", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const client = open(proxy, "worker");
   const copy = client.duplicate();
@@ -271,7 +277,7 @@ it("a copy is closed together with what it was copied from", async () => {
   expect(copy.status).toBe("end");
 });
 
-it("a copy that ends before what it was copied from is connected again, until that is closed", async () => {
+it("a copy that ends first reconnects until the original is closed", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const client = open(proxy, "worker");
   const copy = client.duplicate();
@@ -289,7 +295,7 @@ it("a copy that ends before what it was copied from is connected again, until th
   expect(copy.status).toBe("end");
 });
 
-it("events arrive although the first attempt to listen fails, and closing ends it", async () => {
+it("a listener gets events although its first attempt fails, until it is closed", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const sluice = openSluice({ redis: `redis://127.0.0.1:${proxy.port}` });
   const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });

@@ -21,7 +21,7 @@ async function killClients({ operator }: OwnRedis): Promise<void> {
 }
 
 describe("connections that are killed again and again", () => {
-  it("cost no call an error, and the cap holds", async () => {
+  it("make no call fail, and the cap holds", async () => {
     const redis = await servers.start();
     const draws = drawSteadily(openBuckets(redis), { callers: 20 });
 
@@ -39,7 +39,7 @@ describe("connections that are killed again and again", () => {
     expect(figures.extra).toBe(0);
   });
 
-  it("lose no job, and producers meet StoreUnavailableError only", async () => {
+  it("lose no job, and producers only get StoreUnavailableError", async () => {
     const redis = await servers.start();
     const jobs = workOn([redis.open(), redis.open()], { rate: `${RATE}/s` });
     const producer = produceSteadily(jobs.queue);
@@ -71,8 +71,8 @@ describe("connections that are killed again and again", () => {
   });
 });
 
-describe("a server that stands still", () => {
-  it("has its connection ended once, however many commands wait there", async () => {
+describe("a server that hangs", () => {
+  it("loses its connection once, however many commands wait", async () => {
     const redis = await servers.start();
     const sluice = redis.open({ storeTimeoutMs: 2_000 });
     const buckets = Array.from({ length: 30 }, (_, number) =>
@@ -94,7 +94,7 @@ describe("a server that stands still", () => {
 });
 
 describe("a server that is a replica for a while", () => {
-  it("keeps those waiting who have the time, and fails the others with StoreUnavailableError", async () => {
+  it("lets patient callers wait, and fails the others with StoreUnavailableError", async () => {
     const redis = await servers.start();
     const patient = drawSteadily(openBuckets(redis), { callers: 10 });
     const hasty = drawSteadily(openBuckets(redis, 200), { callers: 10 });
@@ -119,8 +119,8 @@ describe("a server that is a replica for a while", () => {
   });
 });
 
-describe("a server that takes no more clients", () => {
-  it("refuses new replicas by StoreUnavailableError, serves the others, and takes all in later", async () => {
+describe("a server that accepts no more clients", () => {
+  it("rejects new replicas with StoreUnavailableError, serves the others, and accepts all later", async () => {
     const redis = await servers.start();
     const draws = drawSteadily(openBuckets(redis), { callers: 20 });
     await waitUntil(() => draws.slots.length > 50, "calls leave");

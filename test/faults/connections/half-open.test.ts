@@ -42,7 +42,7 @@ async function enqueueAll(queue: Queue<number>): Promise<void> {
 }
 
 describe("connections that are dead without a notification to either side", () => {
-  it("are left by a worker that is at work, and no job is lost", async () => {
+  it("are replaced by a busy worker, and no job is lost", async () => {
     const { proxy, behind, direct } = await openBoth();
     const jobs = workOn([behind], { rate: `${RATE}/s` });
     await enqueueAll(openQueue(direct));
@@ -63,7 +63,7 @@ describe("connections that are dead without a notification to either side", () =
     expect((await openQueue(direct).counts()).failed).toBe(0);
   });
 
-  it("are left by a worker that waits for jobs", async () => {
+  it("are replaced by an idle worker", async () => {
     const { redis, proxy, behind, direct } = await openBoth();
     const jobs = workOn([behind], { rate: `${RATE}/s` });
     const queue = openQueue(direct);
@@ -100,7 +100,7 @@ describe("connections that are dead without a notification to either side", () =
     ["enqueue", (queue) => queue.enqueue(1)],
     ["enqueue with an id", (queue) => queue.enqueue(1, { id: "one" })],
     ["counts", (queue) => queue.counts()],
-  ])("are left by a function that was frozen: the second %s succeeds", async (_what, ask) => {
+  ])("are replaced after a function was frozen: the second %s succeeds", async (_what, ask) => {
     const { redis, proxy } = await openBoth();
     const at = `redis://127.0.0.1:${proxy.port}`;
     const queue = openQueue(redis.open({ redis: at, storeTimeoutMs: 200 }));
@@ -155,8 +155,8 @@ describe("connections that are dead without a notification to either side", () =
   });
 });
 
-describe("a server that stands still and goes on", () => {
-  it("loses no job, though workers replace its connections while it stands still", async () => {
+describe("a server that hangs and continues", () => {
+  it("loses no job, though workers replace its connections while it hangs", async () => {
     const { redis, proxy, behind, direct } = await openBoth();
     const jobs = workOn([direct, behind], { rate: `${RATE}/s` });
     await enqueueAll(jobs.queue);

@@ -18,7 +18,7 @@ async function counts(operator: Redis): Promise<{ readonly all: number; readonly
   return { all, blocks: countOf("bzpopmin") };
 }
 
-it("a process with a bucket, a queue and a worker that have nothing to do asks Redis seldom", async () => {
+it("an idle process with a bucket, a queue and a worker rarely sends a request to Redis", async () => {
   const redis = await servers.start();
   const { operator } = redis;
   const sluice = redis.open();

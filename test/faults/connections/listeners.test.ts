@@ -38,7 +38,7 @@ it("a listener of a bucket's changes listens again once its Redis user has the r
   expect(await operator.pubsub("NUMSUB", "sluice:changes")).toEqual(["sluice:changes", 1]);
 });
 
-it("subscriptions that are sent while a connection asks whether the server is ready are made once it is", async () => {
+it("a connection makes subscriptions from before its readiness once the server is ready", async () => {
   // The look of every few seconds does not come.
   vi.useFakeTimers({ toFake: ["setInterval"] });
   onTestFinished(() => void vi.useRealTimers());
@@ -60,7 +60,7 @@ it("subscriptions that are sent while a connection asks whether the server is re
   expect(await channels()).toContain("s:changes");
 });
 
-it("a listener of a bucket's changes leaves a cluster node that died without notice", async () => {
+it("a listener of a bucket's changes abandons a cluster node that died silently", async () => {
   const { primaries, replicas } = await startOwnCluster();
   const nodes = [...primaries, ...replicas];
   const operators = nodes.map(({ client }) => client);

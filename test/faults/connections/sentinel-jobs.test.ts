@@ -20,35 +20,38 @@ const strikes: [string, NodeJS.Signals][] = [
   ["stands still", "SIGSTOP"],
 ];
 
-describe("behind Sentinel, with jobs under way, the primary", () => {
-  it.each(strikes)("%s: no job that a replica has confirmed is lost", async (name, signal) => {
-    const sentinels = await startSentinels({ args: SAFE });
-    onTestFinished(() => sentinels.stop());
-    const done = new Set<number>();
-    const { sluice, queue } = openQueue(sentinels);
-    sluice.worker(queue, async (job) => void done.add(job.data), { lockMs: 2_000 });
-    const jobs = enqueueConfirmed(openQueue(sentinels).queue, sentinels.connect());
-    await waitUntil(() => done.size > 100, "jobs are done");
-    const before = await sentinels.primaryPort();
+describe("behind Sentinel, when the primary of running jobs", () => {
+  it.each(strikes)(
+    "%s, the queue loses no job that a replica has confirmed",
+    async (name, signal) => {
+      const sentinels = await startSentinels({ args: SAFE });
+      onTestFinished(() => sentinels.stop());
+      const done = new Set<number>();
+      const { sluice, queue } = openQueue(sentinels);
+      sluice.worker(queue, async (job) => void done.add(job.data), { lockMs: 2_000 });
+      const jobs = enqueueConfirmed(openQueue(sentinels).queue, sentinels.connect());
+      await waitUntil(() => done.size > 100, "jobs are done");
+      const before = await sentinels.primaryPort();
 
-    process.kill(sentinels.first.pid!, signal);
-    await waitUntil(async () => (await sentinels.primaryPort()) !== before, "a new primary");
-    const storedThen = jobs.stored.length;
-    await waitUntil(() => jobs.stored.length > storedThen + 100, "jobs are stored again");
-    await jobs.stop();
-    await waitUntil(() => jobs.confirmed.every((job) => done.has(job)), "all are done");
-    await waitUntil(async () => {
-      const { active, waiting, delayed } = await queue.counts();
-      return active + waiting + delayed === 0;
-    }, "nothing waits");
+      process.kill(sentinels.first.pid!, signal);
+      await waitUntil(async () => (await sentinels.primaryPort()) !== before, "a new primary");
+      const storedThen = jobs.stored.length;
+      await waitUntil(() => jobs.stored.length > storedThen + 100, "jobs are stored again");
+      await jobs.stop();
+      await waitUntil(() => jobs.confirmed.every((job) => done.has(job)), "all are done");
+      await waitUntil(async () => {
+        const { active, waiting, delayed } = await queue.counts();
+        return active + waiting + delayed === 0;
+      }, "nothing waits");
 
-    const lost = jobs.stored.filter((job) => !done.has(job));
-    reportFigures(`behind Sentinel, the primary of jobs ${name}`, {
-      "jobs confirmed": jobs.confirmed.length,
-      "lost that were not confirmed": lost.length,
-      "refusals of enqueue": jobs.errors.length,
-    });
-    expect(jobs.errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual([]);
-    expect(jobs.confirmed.length).toBeGreaterThan(100);
-  });
+      const lost = jobs.stored.filter((job) => !done.has(job));
+      reportFigures(`behind Sentinel, the primary of jobs ${name}`, {
+        "jobs confirmed": jobs.confirmed.length,
+        "lost that were not confirmed": lost.length,
+        "refusals of enqueue": jobs.errors.length,
+      });
+      expect(jobs.errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual([]);
+      expect(jobs.confirmed.length).toBeGreaterThan(100);
+    },
+  );
 });

@@ -20,9 +20,9 @@ const strikes: [string, NodeJS.Signals][] = [
   ["stands still", "SIGSTOP"],
 ];
 
-describe("behind Sentinel, the primary", () => {
+describe("behind Sentinel, when the primary", () => {
   it.each(strikes)(
-    "%s: calls go on through the new one, with at most a horizon of extra calls",
+    "%s, the new primary serves the calls, with at most a horizon of extra calls",
     async (name, signal) => {
       const sentinels = await startSentinels();
       onTestFinished(() => sentinels.stop());

@@ -21,7 +21,7 @@ afterEach(async () => {
 });
 
 describe("an operator of three independent servers", () => {
-  it("sees the buckets of all, and of those that answer when one is down", async () => {
+  it("sees the buckets of all servers, or of the others when one is down", async () => {
     servers = await Promise.all([1, 2, 3].map(() => startRedis({ fresh: true })));
     const urls = servers.map(({ url }) => url);
     const serverOf = createShards(urls);
@@ -52,8 +52,8 @@ describe("an operator of three independent servers", () => {
   });
 });
 
-describe("one of three independent servers is down", () => {
-  it("and takes down only the buckets and queues that live there", async () => {
+describe("one of three independent servers that is down", () => {
+  it("makes only its own buckets and queues unavailable", async () => {
     servers = await Promise.all([1, 2, 3].map(() => startRedis({ fresh: true })));
     const urls = servers.map(({ url }) => url);
     const serverOf = createShards(urls);
@@ -91,7 +91,7 @@ describe("one of three independent servers is down", () => {
 });
 
 describe("on three independent servers, the rules of a file", () => {
-  it("hold for the buckets of all, and for those of one that was down when the file changed", async () => {
+  it("apply to the buckets of all servers, also of one that was down when the file changed", async () => {
     const servers = await Promise.all([1, 2, 3].map(() => redises.start(["--appendonly", "yes"])));
     const urls = servers.map(({ url }) => url);
     const names = Array.from({ length: 12 }, (_, at) => `b${at}`);
@@ -117,7 +117,7 @@ describe("on three independent servers, the rules of a file", () => {
     expect(lines.filter((line) => line.includes("rules"))).toEqual([]);
   });
 
-  it("reach the buckets of servers that are up, and those of an unreachable server once it is back", async () => {
+  it("reach the buckets of reachable servers first, and those of the others once they are back", async () => {
     const servers = await Promise.all([1, 2, 3].map(() => redises.start()));
     const urls = servers.map(({ url }) => url);
     const serverOf = createShards(urls);

@@ -36,9 +36,9 @@ function report(fault: string, { slots }: SteadyDraws) {
   return figures;
 }
 
-describe("a wire on which replies", () => {
+describe("a network in which replies", () => {
   it.each(["delay", "slice"] as const)(
-    "suffer a %s keeps the cap, and nothing hangs",
+    "suffer a %s lets no bucket exceed its cap and no call hang",
     async (mode) => {
       const redis = await servers.start();
       const buckets = await openBuckets(redis);
@@ -53,7 +53,7 @@ describe("a wire on which replies", () => {
     },
   );
 
-  it("end in their middle with a reset loses no caller, and lets no two leave on one slot", async () => {
+  it("break off with a reset loses no call, and gives no slot to two calls", async () => {
     const redis = await servers.start();
     const buckets = await openBuckets(redis);
     const draws = drawSteadily(buckets, { callers: 30 });

@@ -68,7 +68,7 @@ async function areLeasesBack(bucket: Bucket): Promise<boolean> {
   return (await bucket.peek()).limits[1]!.remaining === AT_ONCE;
 }
 
-it("a downstream that resets every third call has each job done, each try on its own slot, and keeps no lease", async () => {
+it("workers do each job of a downstream that resets every third call, on separate slots and without leaked leases", async () => {
   const { seen, url } = await startDownstream((response, call) => {
     if (call % 3 === 0) response.socket!.resetAndDestroy();
     else response.end(ANSWER);
@@ -85,7 +85,7 @@ it("a downstream that resets every third call has each job done, each try on its
   expect(seen.most).toBeLessThanOrEqual(AT_ONCE);
 });
 
-it("a downstream that drips its answers has no more calls than the limit until each has come whole", async () => {
+it("a bucket counts a slow response as a running call until it is complete", async () => {
   const held: (() => void)[] = [];
   const { seen, url } = await startDownstream((response, call) => {
     if (call > AT_ONCE) return drip(response);

@@ -20,7 +20,7 @@ afterEach(async () => {
 const openNow = (): number => [...server.open.values()].reduce((sum, open) => sum + open, 0);
 
 describe("a downstream that hangs", () => {
-  it("never has more calls than the limit, of all processes, and gets a dead one's share again", async () => {
+  it("never gets more calls than the limit of all processes, and a killed process frees its share", async () => {
     const args = [inject("redisUrl"), sluices.prefix(), server.url, String(CALLS)];
     const callers = Array.from({ length: 3 }, () => processes.start("lease-caller.ts", args));
     const areReady = (): boolean => callers.every(({ messages }) => messages.includes("ready"));

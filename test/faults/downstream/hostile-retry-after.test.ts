@@ -30,9 +30,9 @@ const values: [string, string][] = [
   ["a script", "${7*7}; redis.call('FLUSHALL')"],
 ];
 
-describe("a downstream that answers 429 with a Retry-After of", () => {
+describe("a 429 with a Retry-After of", () => {
   it.each(values)(
-    "%s stops calls for the cap at most, and throws nothing",
+    "%s stops calls for at most the cap, and throws no error",
     async (_name, value) => {
       const sluice = sluices.open();
       const bucket = sluice.bucket("b", { rate: "1000/s", maxCooldownMs: CAP_MS });
@@ -52,8 +52,8 @@ describe("a downstream that answers 429 with a Retry-After of", () => {
   );
 });
 
-describe("an answer whose Retry-After has 1 MB, which some clients would take", () => {
-  it.each(["9", " ", "z"])("all of it %j, stops calls for the cap at most", async (letter) => {
+describe("a response with a Retry-After of 1 MB, which some clients accept", () => {
+  it.each(["9", " ", "z"])("made of %j, stops calls for at most the cap", async (letter) => {
     const bucket = sluices.open().bucket("b", { rate: "1000/s", maxCooldownMs: CAP_MS });
     const headers = { "retry-after": letter.repeat(1_000_000) };
     const call = bucket.throttled(async () => ({ status: 429, headers }));

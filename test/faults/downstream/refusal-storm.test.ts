@@ -21,8 +21,8 @@ const downstream = useDownstream({
   },
 });
 
-describe("a downstream that refuses all calls for a second, and says so", () => {
-  it("sees no call in that time but those on their way, and cuts the rate once", async () => {
+describe("a downstream that refuses all calls for a second, and states that time", () => {
+  it("gets no new call in that time, and the rate is cut once", async () => {
     const adaptive = { floor: 0.1, recoverMs: 600_000 };
     const buckets = [1, 2, 3].map(() =>
       sluices.open().bucket("b", { rate: `${RATE}/s`, adaptive }),

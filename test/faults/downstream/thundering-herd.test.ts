@@ -12,8 +12,8 @@ const LINES = 250;
 const sluices = realSluices();
 const processes = children();
 
-describe("1,000 replicas that begin at the same instant on an empty bucket", () => {
-  it("get no more in their first second, or ever, than the rate", async () => {
+describe("1,000 replicas that start at the same instant on an empty bucket", () => {
+  it("never start more calls than the rate, not even in the first second", async () => {
     const args = [inject("redisUrl"), sluices.prefix(), `${RATE}/s`, String(LINES)];
     const herd = Array.from({ length: PROCESSES }, () => processes.start("many-lines.ts", args));
     await waitUntil(

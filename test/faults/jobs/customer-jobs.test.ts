@@ -115,39 +115,36 @@ function sharesOf(first: number): number[] {
 it.each([
   ["three workers are killed", async () => undefined],
   ["three workers are killed while Redis crashes", (redis: OwnRedis) => redis.crash()],
-])(
-  "customers and endpoints keep their limits and turns, and all their jobs, while %s",
-  async (name, strike) => {
-    const { redis, queue, workers, start } = await setUp();
-    const dead: number[] = [];
+])("customers and endpoints keep their limits, turns and jobs while %s", async (name, strike) => {
+  const { redis, queue, workers, start } = await setUp();
+  const dead: number[] = [];
 
-    for (const reached of [150, 300, 450]) {
-      await waitUntil(() => calls().length >= reached, `${reached} calls are made`);
-      dead.push(replaceOne(workers, start));
-      await strike(redis);
-    }
-    const done = (): number => new Set(calls().map(({ job }) => job)).size;
-    await waitUntil(() => done() === JOBS, "each job has reached the downstream");
-    await waitUntil(async () => {
-      const { active, waiting, delayed } = await queue.counts();
-      return active + waiting + delayed === 0;
-    }, "the queue is empty");
+  for (const reached of [150, 300, 450]) {
+    await waitUntil(() => calls().length >= reached, `${reached} calls are made`);
+    dead.push(replaceOne(workers, start));
+    await strike(redis);
+  }
+  const done = (): number => new Set(calls().map(({ job }) => job)).size;
+  await waitUntil(() => done() === JOBS, "each job has reached the downstream");
+  await waitUntil(async () => {
+    const { active, waiting, delayed } = await queue.counts();
+    return active + waiting + delayed === 0;
+  }, "the queue is empty");
 
-    const shares = sharesOf(JOBS / 2);
-    const again = calls().length - JOBS;
-    reportFigures(`customers and endpoints, ${name}`, {
-      again,
-      ...extraCalls(),
-      least: Math.min(...shares),
-      most: Math.max(...shares),
-    });
-    expect((await queue.counts()).failed).toBe(0);
-    expect(extraCalls()).toEqual({ ofAll: 0, ofCustomers: 0, ofEndpoints: 0, atOnce: 0 });
-    expect(again).toBeLessThanOrEqual(dead.length * CONCURRENCY);
-    // A third each, although one has ten times the endpoints of another; the leases of a worker that
-    // was killed hold its customer back for a second, while the others take what it leaves.
-    const untilTheFirstDeath = sharesOf(150);
-    expect(Math.min(...untilTheFirstDeath)).toBeGreaterThan(0.8 * 50);
-    expect(Math.min(...shares)).toBeGreaterThan((0.5 * JOBS) / 6);
-  },
-);
+  const shares = sharesOf(JOBS / 2);
+  const again = calls().length - JOBS;
+  reportFigures(`customers and endpoints, ${name}`, {
+    again,
+    ...extraCalls(),
+    least: Math.min(...shares),
+    most: Math.max(...shares),
+  });
+  expect((await queue.counts()).failed).toBe(0);
+  expect(extraCalls()).toEqual({ ofAll: 0, ofCustomers: 0, ofEndpoints: 0, atOnce: 0 });
+  expect(again).toBeLessThanOrEqual(dead.length * CONCURRENCY);
+  // A third each, although one has ten times the endpoints of another; the leases of a worker that
+  // was killed hold its customer back for a second, while the others take what it leaves.
+  const untilTheFirstDeath = sharesOf(150);
+  expect(Math.min(...untilTheFirstDeath)).toBeGreaterThan(0.8 * 50);
+  expect(Math.min(...shares)).toBeGreaterThan((0.5 * JOBS) / 6);
+});

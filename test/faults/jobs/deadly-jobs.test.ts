@@ -11,7 +11,7 @@ const processes = children();
 const sluices = realSluices();
 
 describe("a job that kills its worker each time", () => {
-  it("is given up after ten deaths, and none of those that waited beside it is", async () => {
+  it("becomes a dead letter after ten deaths, and no other waiting job does", async () => {
     const { queue } = openQueue<string>(sluices, { rate: RATE });
     const deadly = await queue.enqueue("deadly", { priority: "critical" });
     await queue.enqueueMany(Array.from({ length: OTHERS }, (_, index) => `job ${index}`));

@@ -58,7 +58,7 @@ describe("a job whose confirmation is lost on the wire", () => {
     expect(retried.id).toBe("2");
   });
 
-  it("with a key is done after the retry, although it was not in its lane before", async () => {
+  it("runs after the retry if it has a key, although it was not in its lane before", async () => {
     const queue = openQueue(1_000);
     await queue.enqueue(0);
     const once = { key: "acme", dedupeId: "order 1" };
@@ -77,8 +77,8 @@ describe("a job whose confirmation is lost on the wire", () => {
   });
 });
 
-describe("a connection that is cut while a job is on its way", () => {
-  it("rejects with the warning that the job may be stored, and a retry with its dedupeId stores it once", async () => {
+describe("a connection that breaks while it sends a job", () => {
+  it("rejects with a warning that the job may be stored, and a retry with its dedupeId stores it once", async () => {
     const queue = openQueue(10_000);
     await queue.enqueue(0);
     const once = { dedupeId: "order 1" };
@@ -97,7 +97,7 @@ describe("a connection that is cut while a job is on its way", () => {
 });
 
 describe("a job for a Redis that does not answer", () => {
-  it("is refused within storeTimeoutMs, which a command of 5 s would outlast", async () => {
+  it("is rejected within storeTimeoutMs, before a command of 5 s would time out", async () => {
     const queue = openQueue(1_000);
     await queue.enqueue(0);
     proxy.set("stall");
@@ -107,7 +107,7 @@ describe("a job for a Redis that does not answer", () => {
     expect(reason).toMatchObject({ code: "ERR_STORE_UNAVAILABLE", mayBeStored: true });
   });
 
-  it("and that could not be reached at all is not stored, and the error says so", async () => {
+  it("is not stored if Redis was never reached, and the error says so", async () => {
     await proxy.close();
     const queue = openQueue(200);
 
@@ -117,7 +117,7 @@ describe("a job for a Redis that does not answer", () => {
   });
 });
 
-describe("many jobs of which a round trip fails", () => {
+describe("many jobs of which one request fails", () => {
   it("reject with the number of jobs that are certainly stored", async () => {
     const queue = openQueue(2_000);
     await queue.enqueue(0);

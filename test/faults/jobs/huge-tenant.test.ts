@@ -47,7 +47,7 @@ function outOfTurn(calls: readonly JobCall[], key: string, most: number): JobCal
 }
 
 describe("a tenant with 100,000 jobs", () => {
-  it("holds up no other: tenants of weights 1, 1 and 2 get their shares from the first job on", async () => {
+  it("delays no other tenant: weights of 1, 1 and 2 apply from the first job on", async () => {
     const redis = await servers.start();
     const sluice = redis.open();
     const bucket = sluice.bucket("downstream", { rate: `${RATE}/s` });

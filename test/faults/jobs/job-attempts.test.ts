@@ -27,8 +27,8 @@ function countDelays(stream: string) {
   return delays;
 }
 
-describe("a job that goes back to its lane again and again", () => {
-  it("has made as many attempts as its handler has been called", async () => {
+describe("a job that returns to its lane repeatedly", () => {
+  it("has as many attempts as handler calls", async () => {
     const prefix = sluices.prefix();
     const delays = countDelays(`${prefix}:{jobs}:events`);
     const attempts = new Map<number, number[]>();

@@ -28,7 +28,7 @@ function callsByJob(): ReadonlyMap<string, readonly JobCall[]> {
 }
 
 describe("workers of which one is killed every two seconds", () => {
-  it("do each job, and again only what a dead one held when its lock had ended", async () => {
+  it("do each job, and repeat only the jobs whose worker died and whose lock expired", async () => {
     const policy = { rate: `${RATE}/s`, perKey: { rate: "75/s" } };
     const { queue } = openQueue(policy);
     const names = Array.from({ length: JOBS }, (_, index) => `job ${index}`);

@@ -27,7 +27,7 @@ describe("20,000 keys that are used once", () => {
   it.each([
     ["drawn", "draw"],
     ["tried", "tryDraw"],
-  ] as const)("and %s leave nothing behind that does not expire by itself", async (_name, how) => {
+  ] as const)("and %s leave no key in Redis that does not expire", async (_name, how) => {
     const redis = await servers.start();
     const policy = { rate: "1000000/s", burst: KEYS, perKey: { rate: "100/s" } };
     const bucket = redis.open().bucket("b", policy);

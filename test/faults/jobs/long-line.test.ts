@@ -68,8 +68,8 @@ async function endAndStart(
   return Math.max(...took);
 }
 
-describe.each([50_000, 100_000])("with %i jobs of a key in line", (jobs) => {
-  it("jobs go on after orderly closes, after kills, and after restarts of Redis", async () => {
+describe.each([50_000, 100_000])("%i pending jobs of a key", (jobs) => {
+  it("continue after closes, kills and restarts of Redis", async () => {
     const redis = await fill(jobs);
     const report = (fault: string, recoveryMs: number): void =>
       reportFigures(`${jobs} jobs of a key in line: ${fault}`, { recoveryMs });

@@ -11,11 +11,11 @@ function openQueue(sluice: Sluice): Queue<string> {
   return sluice.queue<string>("jobs", { bucket: sluice.bucket("b", { rate: "1000/s" }) });
 }
 
-describe("a job that was fetched, but the answer was lost with the connection", () => {
+describe("a fetched job whose reply was lost with the connection", () => {
   it.each([
     ["without a key", undefined],
     ["with a key", "acme"],
-  ])("is done long before its lock ends, %s", async (_name, key) => {
+  ])("is done long before its lock expires, %s", async (_name, key) => {
     const redis = await startOwnRedis();
     const proxy = await startProxy(redis);
     const producer = openQueue(openSluice({ redis: redis.url }));

@@ -54,8 +54,8 @@ function startWork(redis?: string) {
   };
 }
 
-describe("a lone worker whose locks have all ended once", () => {
-  it("does again only what was under way, when it stood still", async () => {
+describe("a single worker whose locks have all expired once", () => {
+  it("repeats only the jobs that were running when it hung", async () => {
     const work = startWork();
     await work.enqueue();
     await work.untilAtWork();

@@ -18,7 +18,7 @@ const AOF = ["--appendonly", "yes", "--appendfsync", "always"];
 
 const scripts = scriptProcesses();
 
-it("webhooks all arrive, and twice only what was under way, when their senders and Redis are killed", async () => {
+it("all webhooks arrive, and only those in flight arrive twice, when senders and Redis are killed", async () => {
   const dir = await mkdtemp(join(tmpdir(), "sluice-hooks-"));
   onTestFinished(() => rm(dir, { recursive: true, force: true }));
   const first = await startOwnRedis({ args: AOF, dir });

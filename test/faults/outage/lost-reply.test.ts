@@ -54,7 +54,7 @@ describe("a reply that is lost on the wire", () => {
     expect(smallestGapMs(slots)).toBeGreaterThanOrEqual(4.99);
   });
 
-  it("fails its callers in time, and is not asked for again behind their backs", async () => {
+  it("fails its callers in time, and the request is not repeated", async () => {
     const hasty = createSluice({ redis: `redis://127.0.0.1:${proxy.port}`, storeTimeoutMs: 1_000 });
     const bucket = hasty.bucket("b", { rate: `${RATE}/s` });
     await bucket.draw();
@@ -94,8 +94,8 @@ async function watchScripts(): Promise<() => Promise<number>> {
   };
 }
 
-describe("a connection that is cut again and again", () => {
-  it("delays calls, and neither loses one nor lets two leave on one slot", async () => {
+describe("a connection that breaks repeatedly", () => {
+  it("delays calls, loses none, and gives no slot to two calls", async () => {
     const calls = callAll(150);
     let isDone = false;
     void calls.then(() => (isDone = true));

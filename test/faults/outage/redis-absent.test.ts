@@ -8,8 +8,8 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const openAt = (port: number): Sluice =>
   openSluice({ redis: `redis://127.0.0.1:${port}`, storeTimeoutMs: 200 });
 
-describe("Redis is absent at start", () => {
-  it("and a draw is refused with StoreUnavailableError instead of hanging", async () => {
+describe("a process that starts while Redis is unreachable", () => {
+  it("rejects a draw with StoreUnavailableError instead of hanging", async () => {
     const bucket = openAt(await freePort("127.0.0.1")).bucket("b", { rate: "10/s" });
 
     const reasons = await Promise.all([rejectionOf(bucket.draw()), rejectionOf(bucket.draw())]);
@@ -21,7 +21,7 @@ describe("Redis is absent at start", () => {
     expect(bucket.waiting).toBe(0);
   });
 
-  it("and a job is refused, so that the producer knows that it is not stored", async () => {
+  it("rejects a job, so that the producer knows that it is not stored", async () => {
     const sluice = openAt(await freePort("127.0.0.1"));
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
 
@@ -31,7 +31,7 @@ describe("Redis is absent at start", () => {
     expect((reason as Error).message).toContain("nothing was stored");
   });
 
-  it("and all goes on by itself once it is there", async () => {
+  it("continues by itself once Redis is reachable", async () => {
     const port = await freePort("127.0.0.1");
     const sluice = openAt(port);
     const bucket = sluice.bucket("b", { rate: "100/s" });
@@ -55,7 +55,7 @@ describe("Redis is absent at start", () => {
     await expect(bucket.draw()).resolves.toMatchObject({ bucket: "b" });
   });
 
-  it("and a worker is closed at once all the same", async () => {
+  it("closes a worker immediately", async () => {
     const sluice = openAt(await freePort("127.0.0.1"));
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
     const worker = sluice.worker(queue, async () => {});
@@ -63,7 +63,7 @@ describe("Redis is absent at start", () => {
     await expect(worker.close()).resolves.toBeUndefined();
   });
 
-  it("and accepts connections without ever answering: a draw is refused all the same", async () => {
+  it("rejects a draw also when Redis accepts connections and never replies", async () => {
     const proxy = await startProxy(await startOwnRedis());
     proxy.set("stall");
     const bucket = openAt(proxy.port).bucket("b", { rate: "10/s" });
@@ -74,8 +74,8 @@ describe("Redis is absent at start", () => {
   });
 });
 
-describe("Redis becomes unreachable while a worker runs", () => {
-  it("and the worker is closed at its deadline, its handler aborted", async () => {
+describe("a worker whose Redis becomes unreachable", () => {
+  it("closes at its deadline, and aborts its handler", async () => {
     const redis = await startOwnRedis();
     const sluice = openAt(portOf(redis));
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });

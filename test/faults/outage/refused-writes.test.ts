@@ -61,7 +61,7 @@ const untilLimited = (bucket: Bucket): Promise<void> =>
   waitUntil(async () => !(await bucket.tryDraw()).allowed, "the limit holds again");
 
 describe.each(REFUSALS)("a Redis that refuses writes with $word", ({ word, begin, end }) => {
-  it("lets a bucket go on locally at its part, and not a call each time", async () => {
+  it("lets a bucket continue locally at its share, without a request for each call", async () => {
     const { redis, sluice, logged } = await start();
     const onStoreDown = { local: 0.5 };
     const bucket = sluice.bucket("b", { rate: `${RATE}/s`, onStoreDown });
@@ -87,7 +87,7 @@ describe.each(REFUSALS)("a Redis that refuses writes with $word", ({ word, begin
     expect(extra).toBeLessThanOrEqual(RATE / 10);
   });
 
-  it("lets an open bucket pass all calls, of which only the first waits for Redis", async () => {
+  it("lets an open bucket pass all calls, and only the first one waits for Redis", async () => {
     const { redis, sluice, logged } = await start();
     const bucket = sluice.bucket("b", { rate: "20/s", burst: 5, onStoreDown: "open" });
     await bucket.draw();
@@ -110,7 +110,7 @@ describe.each(REFUSALS)("a Redis that refuses writes with $word", ({ word, begin
     expect(logged.filter((line) => line.includes("WITHOUT ANY LIMIT"))).toHaveLength(1);
   });
 
-  it("fails the calls of a bucket that refuses, and says why; they pass once it takes writes", async () => {
+  it("fails the calls of a refusing bucket with the reason, until Redis accepts writes", async () => {
     const { redis, sluice, events } = await start();
     const bucket = sluice.bucket("b", { rate: "1000/s" });
     await bucket.draw();
@@ -139,7 +139,7 @@ describe.each(REFUSALS)("a Redis that refuses writes with $word", ({ word, begin
     expect(events.map(({ state }) => state)).toEqual(["down", "up"]);
   });
 
-  it("keeps the calls of a bucket that waits, and lets them go once it takes writes", async () => {
+  it("lets the calls of a waiting bucket wait until Redis accepts writes", async () => {
     const { redis, sluice } = await start();
     const bucket = sluice.bucket("b", { rate: "1000/s", onStoreDown: "wait" });
     await bucket.draw();

@@ -33,8 +33,8 @@ async function asked(url: string): Promise<number> {
   return calls.reduce((sum, each) => sum + each, 0);
 }
 
-describe("a Redis that takes commands and does not answer", () => {
-  it("is asked no more after three failures, and again by itself when it answers", async () => {
+describe("a Redis that accepts commands and does not reply", () => {
+  it("gets no more requests after three failures, until a probe succeeds", async () => {
     const outage = await start();
     const { sluice, events, logged } = outage.open();
     const bucket = sluice.bucket("b", { rate: "1000/s" });
@@ -74,8 +74,8 @@ describe("a Redis that takes commands and does not answer", () => {
   });
 });
 
-describe("a Redis that goes on just when it is given up", () => {
-  it("is found at once, and not by the next probe", async () => {
+describe("a Redis that replies again just when the breaker opens", () => {
+  it("is used immediately, not after the next probe", async () => {
     const redis = await servers.start();
     const sluice = redis.open({ storeTimeoutMs: 400, breaker: { probeMs: 600_000 } });
     const states: string[] = [];
@@ -94,7 +94,7 @@ describe("a Redis that goes on just when it is given up", () => {
   });
 });
 
-describe("a Redis that is gone", () => {
+describe("a Redis that has stopped", () => {
   it("is reported with the error of its connection", async () => {
     const redis = await servers.start();
     const sluice = redis.open({ storeTimeoutMs: 400, breaker: { probeMs: 600_000 } });
@@ -114,7 +114,7 @@ describe("a Redis that is gone", () => {
 });
 
 describe("a Redis that is stopped and started again", () => {
-  it("is found again without a restart of the process", async () => {
+  it("is used again without a restart of the process", async () => {
     const outage = await start();
     const { sluice, events } = outage.open();
     const bucket = sluice.bucket("b", { rate: "1000/s" });
@@ -131,8 +131,8 @@ describe("a Redis that is stopped and started again", () => {
   });
 });
 
-describe("one of two independent servers that does not answer", () => {
-  it("opens its own breaker, and not the other's", async () => {
+describe("one of two independent servers that does not reply", () => {
+  it("opens its own breaker, and not that of the other server", async () => {
     const [first, second] = [await start(), await start()];
     const shards = [first, second].map(({ proxy }) => `redis://127.0.0.1:${proxy.port}`);
     const { sluice, events } = first.open({ redis: undefined, shards });

@@ -104,7 +104,7 @@ describe.each([
   ["dead", dead],
   ["silent", silent],
   ["refusing", refusing],
-])("while Redis is %s, nothing hangs:", (_how, start) => {
+])("while Redis is %s, this ends in time:", (_how, start) => {
   async function withSluice(use: (sluice: Sluice) => Promise<void>): Promise<void> {
     const useless = await start();
     const logger = { warn: () => {}, error: () => {} };
@@ -122,7 +122,7 @@ describe.each([
     ["refuse", bucketCalls],
     ["open", openCalls],
     ["wait", waitCalls],
-  ] as const)("each call of a bucket that is to %s", async (onStoreDown, calls) => {
+  ] as const)("each call of a bucket with the mode %s", async (onStoreDown, calls) => {
     // A sluice for each: what one call learns, the next would profit from.
     const outcomes = calls.map(([name, , call]) =>
       withSluice(async (sluice) => {
@@ -137,7 +137,7 @@ describe.each([
     expect(Object.fromEntries(found)).toEqual(Object.fromEntries(expected));
   });
 
-  it("each call of a queue, and the end of a worker", async () => {
+  it("each call of a queue, and the close of a worker", async () => {
     await withSluice(async (sluice) => {
       const bucket = sluice.bucket("b", { rate: "10/s" });
       const queue = sluice.queue<number>("jobs", { bucket });
@@ -152,7 +152,7 @@ describe.each([
     });
   });
 
-  it("the end of a sluice with callers that wait", async () => {
+  it("the close of a sluice with pending calls", async () => {
     let waiting: Promise<string | undefined>[] = [];
     await withSluice(async (sluice) => {
       const bucket = sluice.bucket("b", { rate: "10/s", onStoreDown: "wait" });

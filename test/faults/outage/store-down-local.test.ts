@@ -40,7 +40,7 @@ function callThrough(buckets: readonly Bucket[], downstream: FakeDownstream) {
 }
 
 describe("two replicas that continue locally at half their part while Redis is unreachable", () => {
-  it("are never above half the cap in any second, lose no call, and send no burst after it", async () => {
+  it("never exceed half the cap in any second, lose no call, and send no burst afterwards", async () => {
     const outage = await start();
     const downstream = await startFakeDownstream();
     const replicas = [outage.open(), outage.open()];
@@ -92,7 +92,7 @@ function isFull({ limits }: BucketState): boolean {
   return limits[0]!.remaining === limits[0]!.capacity;
 }
 
-describe("a bucket that goes on locally", () => {
+describe("a bucket that continues locally", () => {
   it("settles, releases, tries and cools down without Redis", async () => {
     const outage = await start();
     const { sluice, logged } = outage.open();
@@ -132,7 +132,7 @@ describe("a bucket that goes on locally", () => {
     expect(started.hasLease).toBe(true);
   });
 
-  it("starts without a burst on Redis, so that locally started calls are not given out again", async () => {
+  it("starts without a burst on Redis, so that local calls are not granted again", async () => {
     const outage = await start();
     const { sluice } = outage.open();
     const bucket = sluice.bucket("b", { rate: "10/s", burst: 50, onStoreDown: { local: 1 } });
@@ -151,7 +151,7 @@ describe("a bucket that goes on locally", () => {
     expect((await bucket.peek()).limits[0]!.remaining).toBeLessThan(40);
   });
 
-  it("refuses what its part could never hold, and lets others go on", async () => {
+  it("rejects calls that exceed its share, and starts the others", async () => {
     const outage = await start();
     const { sluice } = outage.open();
     const bucket = sluice.bucket("b", { rate: "100/s", burst: 10, onStoreDown: { local: 0.5 } });
@@ -165,7 +165,7 @@ describe("a bucket that goes on locally", () => {
     expect(await rejectionOf(bucket.tryDraw({ cost: 8 }))).toBeInstanceOf(StoreUnavailableError);
   });
 
-  it("refuses calls of a process that has never reached Redis, and cannot know its part", async () => {
+  it("rejects calls of a process that has never reached Redis, because its share is unknown", async () => {
     const outage = await start();
     outage.begin();
     const { sluice } = outage.open();

@@ -11,7 +11,7 @@ const RATE = 200;
 const HORIZON_CALLS = RATE / 10;
 
 describe("a bucket that refuses while Redis is unreachable", () => {
-  it("fails calls under load, and goes on at its rate when Redis is back", async () => {
+  it("fails calls under load, and continues at its rate when Redis is back", async () => {
     const outage = await start();
     const replicas = [outage.open(), outage.open()];
     const buckets = replicas.map(({ sluice }) => sluice.bucket("b", { rate: `${RATE}/s` }));
@@ -37,7 +37,7 @@ describe("a bucket that refuses while Redis is unreachable", () => {
 describe("a bucket whose callers wait while Redis is unreachable", () => {
   const policy = { rate: `${RATE}/s`, burst: 5, onStoreDown: "wait" } as const;
 
-  it("loses none of them, and lets them go at its rate when Redis is back", async () => {
+  it("loses no call, and starts the calls at its rate when Redis is back", async () => {
     const outage = await start();
     const replicas = [outage.open(), outage.open()];
     const buckets = replicas.map(({ sluice }) => sluice.bucket("b", policy));
@@ -88,7 +88,7 @@ describe("a bucket that is open while Redis is unreachable", () => {
   const outrun = async (bucket: Bucket, count: number): Promise<void> =>
     void (await Promise.all(Array.from({ length: count }, () => bucket.draw())));
 
-  it("lets every call and try pass, and says so once per outage, loudly", async () => {
+  it("lets every call and try pass, and logs one error per outage", async () => {
     const outage = await start();
     const { sluice, logged, events } = outage.open();
     const bucket = sluice.bucket("b", policy);
@@ -115,7 +115,7 @@ describe("a bucket that is open while Redis is unreachable", () => {
     expect(loud[0]).toContain("WITHOUT ANY LIMIT");
   });
 
-  it("starts empty-handed afterwards: the burst that was not counted is not given again", async () => {
+  it("allows no burst afterwards, because the calls of the outage were not counted", async () => {
     const outage = await start();
     const { sluice } = outage.open();
     const bucket = sluice.bucket("b", { rate: "1/min", burst: 50, onStoreDown: "open" });

@@ -38,7 +38,7 @@ const losses: [string, (redis: LocalRedis) => Promise<void>][] = [
 ];
 
 describe.each(losses)("a Redis that %s", (_how, lose) => {
-  it("gives a bucket's burst no second time", async () => {
+  it("does not grant a bucket's burst twice", async () => {
     const redis = await startOwnRedis();
     const [first, second] = [bucketOf(openOn(redis)), bucketOf(openOn(redis))];
     const before = (await spend(first)) + (await spend(second));
@@ -50,7 +50,7 @@ describe.each(losses)("a Redis that %s", (_how, lose) => {
     expect(after).toBe(0);
   });
 
-  it("gives it again where the bucket is to start full", async () => {
+  it("grants the burst again if the bucket starts full", async () => {
     const redis = await startOwnRedis();
     const bucket = bucketOf(openOn(redis), "full");
     await spend(bucket);
@@ -63,8 +63,8 @@ describe.each(losses)("a Redis that %s", (_how, lose) => {
   });
 });
 
-describe("a draw by hand after Redis has lost everything", () => {
-  it("waits as one does whose burst has just left", async () => {
+describe("a draw after Redis has lost all data", () => {
+  it("waits as if a burst had just left", async () => {
     const redis = await startOwnRedis();
     const sluice = openOn(redis);
     const bucket = bucketOf(sluice);

@@ -16,8 +16,8 @@ const LEAST_USED = 0.75;
 
 const isDoomed = (number: number): boolean => number % 2 === 0;
 
-describe("half of the waiting calls, which are cancelled", () => {
-  it("leave their slots to the others", async () => {
+describe("cancelled calls, half of the pending ones,", () => {
+  it("free their slots for the others", async () => {
     const redis = await servers.start();
     const replicas = Array.from({ length: 3 }, () => redis.open());
     const slots: Slot[] = [];
@@ -53,8 +53,8 @@ describe("half of the waiting calls, which are cancelled", () => {
   });
 });
 
-describe("half of the waiting jobs, which are removed", () => {
-  it("leave their slots to the others", async () => {
+describe("removed jobs, half of the pending ones,", () => {
+  it("free their slots for the others", async () => {
     const redis = await servers.start();
     const jobs = workOn([redis.open(), redis.open()], { rate: `${RATE}/s`, lockMs: 30_000 });
     const numbers = Array.from({ length: CALLS }, (_, index) => index);

@@ -14,8 +14,8 @@ const processes = children();
 const sluices = realSluices();
 const downstream = useDownstream();
 
-describe("eight processes that offer more than the rate, and nothing breaks", () => {
-  it("have no more slots in any window, and lose no call", async () => {
+describe("eight processes that offer more calls than the rate", () => {
+  it("exceed the rate in no window, and lose no call", async () => {
     const args = [inject("redisUrl"), sluices.prefix(), `${RATE}/s`, downstream.url];
     const start = () => processes.start("replica.ts", [...args, String(CALLS_EACH)]);
     const replicas = Array.from({ length: PROCESSES }, start);

@@ -12,8 +12,8 @@ const EFFECTIVE_MS = 1_000;
 const between = (slots: readonly Slot[], fromMs: number, toMs: number): number[] =>
   timesOf(slots).filter((atMs) => atMs >= fromMs && atMs < toMs);
 
-describe("a rate that is changed live", () => {
-  it("holds for all replicas within a second, each way, and a pause lets nothing start", async () => {
+describe("a rate that changes while calls run", () => {
+  it("applies to all replicas within a second, up and down, and a pause stops all calls", async () => {
     const redis = await servers.start();
     const replicas = Array.from({ length: 3 }, () => redis.open());
     const buckets = replicas.map((sluice) => sluice.bucket("b", { rate: "10/s" }));

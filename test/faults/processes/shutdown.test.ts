@@ -16,7 +16,7 @@ const servers = ownRedisServers();
 const processes = children();
 
 describe("replicas that are closed while calls wait", () => {
-  it("start no calls once they are closed, reject pending calls, and leave their slots to others", async () => {
+  it("start no more calls, reject pending calls, and free their slots", async () => {
     const redis = await servers.start();
     const staying = redis.open();
     const leaving = Array.from({ length: LEAVING }, () => redis.open());

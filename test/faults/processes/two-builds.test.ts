@@ -20,7 +20,7 @@ async function scriptsOf(client: Redis): Promise<number> {
 }
 
 describe("two builds with different scripts on one Redis", () => {
-  it("keep one bound together", async () => {
+  it("keep one limit together", async () => {
     const redis = await servers.start();
     const root = await copyPackage();
     const args = [redis.url, "builds", `${RATE}/s`, downstream.url, String(CALLS)];

@@ -22,7 +22,7 @@ function startShifted(file: string, args: readonly string[], shiftMs: number) {
 }
 
 describe("processes whose wall clocks are an hour off, each way", () => {
-  it("call within the bound that all share", async () => {
+  it("keep the shared limit", async () => {
     const redis = await servers.start();
     const args = [redis.url, "clock", `${RATE}/s`, downstream.url, "100"];
     const replicas = [0, HOUR_MS, -HOUR_MS].map((shiftMs) =>
@@ -42,7 +42,7 @@ describe("processes whose wall clocks are an hour off, each way", () => {
     expect(figures.extra).toBe(0);
   });
 
-  it.each([HOUR_MS, -HOUR_MS])("do jobs once and in order, off by %i ms", async (shiftMs) => {
+  it.each([HOUR_MS, -HOUR_MS])("do each job once and in order, %i ms off", async (shiftMs) => {
     const redis = await servers.start();
     const policy = { rate: `${RATE}/s` };
     const sluice = redis.open();

@@ -9,7 +9,7 @@ const processes = children();
 const servers = ownRedisServers();
 const downstream = useDownstream({ latencyMs: LATENCY_MS });
 
-it("customers and their endpoints keep their limits over a crash of Redis, and all calls are made", async () => {
+it("customers and endpoints keep their limits over a crash of Redis, and lose no call", async () => {
   const redis = await servers.start(["--appendonly", "yes", "--appendfsync", "always"]);
   const replicas = await startFour(processes, {
     url: redis.url,

@@ -59,7 +59,7 @@ const LOADS: [string, (redis: OwnRedis) => Promise<unknown>][] = [
 ];
 
 describe.each(LOADS)("a Redis that loads its data, %s", (load, strike) => {
-  it("has calls wait, fail or go on alone, as their buckets say, and then go on", async () => {
+  it("makes calls wait, fail or continue locally, by the mode of their bucket", async () => {
     const redis = await startSlow();
     const sluice = redis.open({ storeTimeoutMs: TIMEOUT_MS, breaker: BREAKER });
     const drawOn = (name: string, onStoreDown: "wait" | "refuse" | { local: number }) =>
@@ -99,7 +99,7 @@ describe.each(LOADS)("a Redis that loads its data, %s", (load, strike) => {
     expect(extra).toEqual([0, 0, 0]);
   });
 
-  it("loses no job, and its workers go on by themselves", async () => {
+  it("loses no job, and its workers continue by themselves", async () => {
     const redis = await startSlow();
     const jobs = workOn([redis.open(), redis.open()], { rate: `${RATE}/s`, lockMs: 10_000 });
     const producer = produceSteadily(jobs.queue);

@@ -35,7 +35,7 @@ const fill = (redis: OwnRedis) => redis.operator.config("SET", "maxmemory", "1")
 const makeRoom = (redis: OwnRedis) => redis.operator.config("SET", "maxmemory", "0");
 
 describe("a Redis whose memory is full", () => {
-  it("still lets calls draw", async () => {
+  it("still grants slots", async () => {
     const redis = await servers.start();
     const bucket = redis.open({ storeTimeoutMs: TIMEOUT_MS }).bucket("b", { rate: `${RATE}/s` });
     await bucket.draw();
@@ -44,7 +44,7 @@ describe("a Redis whose memory is full", () => {
     await expect(bucket.draw()).resolves.toMatchObject({ bucket: "b" });
   });
 
-  it("lets calls under load go on, each on its slot", async () => {
+  it("still paces calls under load", async () => {
     const redis = await servers.start();
     const replicas = [1, 2].map(() => redis.open({ storeTimeoutMs: 2_000 }));
     const buckets = replicas.map((sluice) => sluice.bucket("b", { rate: `${RATE}/s` }));
@@ -63,7 +63,7 @@ describe("a Redis whose memory is full", () => {
     expect(figures.extra).toBe(0);
   });
 
-  it("rejects producers with that reason, and takes jobs again when there is room", async () => {
+  it("rejects jobs with that reason, and accepts jobs again when it has room", async () => {
     const redis = await servers.start();
     const sluice = redis.open({ storeTimeoutMs: TIMEOUT_MS });
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
@@ -98,7 +98,7 @@ describe("a Redis whose memory is full", () => {
     expect(waiting + delayed).toBe(2);
   });
 
-  it("lets workers do what is stored, each job on its slot", async () => {
+  it("lets workers do the stored jobs, each on its slot", async () => {
     const redis = await servers.start();
     const producer = redis.open();
     const bucket = producer.bucket("b", { rate: `${RATE}/s` });
@@ -125,7 +125,7 @@ describe("a Redis whose memory is full", () => {
   });
 
   it.each(["one server", "a cluster"])(
-    "holds up no job on %s, whatever becomes of it",
+    "delays no job on %s, whatever its outcome",
     async (where) => {
       const lines: string[] = [];
       const { sluice, setMemory } = await open(

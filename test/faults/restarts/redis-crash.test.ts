@@ -12,10 +12,10 @@ const HORIZON_CALLS = RATE / 10;
 const CRASHES = 2;
 const servers = ownRedisServers();
 
-describe("Redis is killed and starts again with its log, which it writes always", () => {
+describe("after Redis is killed and restarts with its append-only file", () => {
   const args = ["--appendonly", "yes", "--appendfsync", "always"];
 
-  it("and no job that was confirmed is lost, and the bucket goes on where it stood", async () => {
+  it("no confirmed job is lost, and the bucket keeps its state", async () => {
     const redis = await servers.start(args);
     const replicas = Array.from({ length: 3 }, () => redis.open());
     const jobs = workOn(replicas, { rate: `${RATE}/s`, concurrency: 20 });
@@ -52,9 +52,9 @@ describe("Redis is killed and starts again with its log, which it writes always"
   });
 });
 
-describe("Redis is killed and starts again with nothing", () => {
+describe("after Redis is killed and restarts empty", () => {
   it.each([1, 20])(
-    "and a bucket with a burst of %i lets at most a horizon of extra calls through",
+    "a bucket with a burst of %i allows at most a horizon of extra calls",
     async (burst) => {
       const redis = await servers.start();
       const replicas = Array.from({ length: 3 }, () => redis.open());

@@ -22,8 +22,8 @@ function callFromThree(url: string, count: number) {
   return { slots, ended: Promise.all(calls) };
 }
 
-describe("Redis restarts and has forgotten everything", () => {
-  it("and all replicas go on by themselves, with no more than a horizon of extra calls", async () => {
+describe("after Redis restarts without its data", () => {
+  it("all replicas continue by themselves, with at most a horizon of extra calls", async () => {
     const redis = await startOwnRedis();
     const { slots, ended } = callFromThree(redis.url, 200);
     await waitUntil(() => slots.length > 150, "calls leave");
@@ -42,13 +42,13 @@ describe("Redis restarts and has forgotten everything", () => {
   });
 });
 
-describe("Redis forgets its scripts, its data or its clients under load", () => {
+describe("when Redis loses its scripts, data or clients under load", () => {
   it.each([
     ["SCRIPT FLUSH", 0, (client: Redis) => client.script("FLUSH")],
     ["FLUSHALL", HORIZON_CALLS, (client: Redis) => client.flushall()],
     ["CLIENT KILL", 0, (client: Redis) => client.client("KILL", "TYPE", "normal", "SKIPME", "yes")],
   ] as const)(
-    "by %s, and no caller sees an error, with %i extra calls each time at most",
+    "by %s, no caller gets an error, and at most %i extra calls start each time",
     async (name, most, strike) => {
       const redis = await startOwnRedis();
       const operator = new Redis(redis.url);

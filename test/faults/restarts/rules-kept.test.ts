@@ -17,7 +17,7 @@ afterAll(() => operator.disconnect());
 
 const RULES = "version: 1\nbuckets: { api: { rate: 50/s }, other: { rate: 7/s } }";
 
-it("are in force again after a Redis that has lost all", async () => {
+it("are active again after Redis has lost all data", async () => {
   const file = files.write("sluice.yaml", RULES);
   const redis = await servers.start();
   const sluice = redis.open({ rules: file });
@@ -37,7 +37,7 @@ it("are in force again after a Redis that has lost all", async () => {
   expect(await bucket.status()).toMatchObject({ source: "rules", rulesVersion: 1 });
 });
 
-it("are in force again after somebody has emptied Redis", async () => {
+it("are active again after a FLUSHALL", async () => {
   const file = files.write("sluice.yaml", RULES);
   const redis = await servers.start();
   const bucket = redis.open({ rules: file }).bucket("api", { rate: "10/s" });
@@ -49,7 +49,7 @@ it("are in force again after somebody has emptied Redis", async () => {
   expect(await bucket.status()).toMatchObject({ policy: "50/s", rulesVersion: 1 });
 });
 
-it("are followed where a link above the file is swapped, as Kubernetes does", async () => {
+it("follow a swapped link above the file, as in Kubernetes", async () => {
   const folder = files.folder();
   const write = (version: number, rate: string): void => {
     mkdirSync(join(folder, `v${version}`));
@@ -71,7 +71,7 @@ it("are followed where a link above the file is swapped, as Kubernetes does", as
   expect(await bucket.status()).toMatchObject({ source: "rules" });
 });
 
-it("change nothing while who writes the file is not done", async () => {
+it("change nothing while the file is being written", async () => {
   const file = files.write("sluice.yaml", RULES);
   const { logger, lines } = heardLog();
   const bucket = sluices.open({ rules: file, logger }).bucket("api");
@@ -88,7 +88,7 @@ it("change nothing while who writes the file is not done", async () => {
   expect(lines).toEqual([]);
 });
 
-it("are finished by another process when the one dies that puts them in force", async () => {
+it("are applied by another process if the applying process dies", async () => {
   const file = files.write("sluice.yaml", RULES);
   const prefix = sluices.prefix();
   const base = `${prefix}:{:fleet}`;
@@ -108,7 +108,7 @@ it("are finished by another process when the one dies that puts them in force", 
   expect(await (await first.find("other"))?.peek()).toMatchObject({ policyFrom: "rules" });
 });
 
-it("reach all processes, and outlive those that had the file", async () => {
+it("reach all processes, and outlive the processes with the file", async () => {
   const file = files.write("sluice.yaml", RULES);
   const args = [inject("redisUrl"), sluices.prefix(), file];
   const replicas = [1, 2].map(() =>
@@ -128,7 +128,7 @@ it("reach all processes, and outlive those that had the file", async () => {
   expect(replicas.map(({ stderr }) => stderr)).toEqual(["", ""]);
 });
 
-it("can be of 10,000 buckets", async () => {
+it("can contain 10,000 buckets", async () => {
   const rules = (rate: string): string => {
     const lines = Array.from({ length: 10_000 }, (_, at) => `  b${at}: { rate: ${at + 1}/s }`);
     return `buckets:\n${lines.join("\n")}\n  api: { rate: ${rate} }\n`;

@@ -38,8 +38,8 @@ const flush = (operator: Redis) =>
     await operator.function("FLUSH");
   });
 
-describe("scripts that Redis forgets again and again", () => {
-  it("cost no caller an error, and the cap holds", async () => {
+describe("scripts that Redis loses repeatedly", () => {
+  it("make no call fail, and the cap holds", async () => {
     const redis = await servers.start();
     const replicas = Array.from({ length: 3 }, () => redis.open());
     const buckets = replicas.map((sluice) => sluice.bucket("b", { rate: `${RATE}/s` }));
@@ -59,7 +59,7 @@ describe("scripts that Redis forgets again and again", () => {
     expect(figures.extra).toBe(0);
   });
 
-  it("cost no producer an error, and no job another attempt", async () => {
+  it("make no enqueue fail, and use no extra attempt of a job", async () => {
     const redis = await servers.start();
     const replicas = Array.from({ length: 3 }, () => redis.open());
     const jobs = workOn(replicas, { rate: `${RATE}/s`, lockMs: 30_000 });

@@ -113,9 +113,11 @@ describe("sluice why", () => {
     const why = await sluice("why", "stripe");
     const all = await sluice("buckets");
 
-    expect(why.out).toMatch(/^4\d jobs of queue charges wait for it; the oldest: limit: 1\/min/m);
-    expect(why.out).not.toContain("Nothing waits");
-    expect(all.out).toMatch(/^stripe .*, 4\d jobs .* 1\/min +code$/m);
+    expect(why.out).toMatch(
+      /^4\d jobs of queue charges wait for this bucket\. The oldest waits: .+ \(1\/min\)/m,
+    );
+    expect(why.out).not.toContain("No call or job waits");
+    expect(all.out).toMatch(/^stripe .* 4\d +1\/min +code$/m);
     await worker.close();
   });
 });
@@ -165,7 +167,7 @@ describe("sluice with an unknown name or id", () => {
     expect((await queue.counts()).failed).toBe(0);
   });
 
-  it("exits with 5 when nothing is left to undo", async () => {
+  it("exits with 5 when there is no change to undo", async () => {
     const { bucket } = await openQueue();
     await bucket.draw();
 
@@ -173,7 +175,7 @@ describe("sluice with an unknown name or id", () => {
     const ofQueue = await sluice("undo", "charges", "--queue");
 
     for (const undone of [ofBucket, ofQueue]) {
-      expect(undone).toMatchObject({ code: 5, out: "", err: "Nothing is left to undo.\n" });
+      expect(undone).toMatchObject({ code: 5, out: "", err: "There is no change to undo.\n" });
     }
   });
 });

@@ -39,10 +39,10 @@ describe("sluice", () => {
 
     expect(all).toMatchObject({ code: 0, err: "" });
     expect(all.out).toMatch(/^BUCKET +CAP\/S +ACTUAL\/S/);
-    expect(all.out).toMatch(/^stripe +100 +0\.1 +0 +- +- +code$/m);
-    expect(all.out).toMatch(/^1 replica$/m);
+    expect(all.out).toMatch(/^stripe +100 +0\.1 +0 +- +0 +- +code$/m);
+    expect(all.out).toMatch(/^1 process$/m);
     expect(one.out).toContain("policy:     100/s; per key 5/s (code)");
-    expect(one.out).toContain("Nothing waits.");
+    expect(one.out).toContain("No call or job waits.");
   });
 
   it("changes a rate for all processes, logs the author, and undoes it", async () => {
@@ -61,7 +61,7 @@ describe("sluice", () => {
 
     expect((await sluice("undo", "stripe")).code).toBe(0);
     expect(await bucket.peek()).toMatchObject({ policyFrom: "code" });
-    expect((await sluice("undo", "stripe")).err).toBe("Nothing is left to undo.\n");
+    expect((await sluice("undo", "stripe")).err).toBe("There is no change to undo.\n");
   });
 
   it("shows why calls wait, and who paused them", async () => {
@@ -74,7 +74,7 @@ describe("sluice", () => {
     const { out } = await sluice("why", "stripe");
 
     expect(out).toMatch(/^The bucket is paused for 1[45](\.\d)? min: by ann, "maintenance"/);
-    expect(out).toMatch(/1 wait, the oldest for/);
+    expect(out).toMatch(/1 call waits, the oldest for/);
     await sluice("resume", "stripe");
     expect((await waiting).bucket).toBe("stripe");
   });
@@ -130,6 +130,7 @@ describe("sluice", () => {
     const { out } = await sluice("bucket", "stripe", "--json");
 
     expect(JSON.parse(out)).toMatchObject({ name: "stripe", pausedForMs: "forever" });
+    expect((await sluice("bucket", "stripe")).out).toMatch(/^100\/s +.* after a resume$/m);
     const { buckets } = JSON.parse((await sluice("--json", "buckets")).out) as {
       buckets: { name: string }[];
     };

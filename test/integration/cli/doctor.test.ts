@@ -26,7 +26,7 @@ it("sluice doctor lists settings of Redis that drop limits and jobs, and what to
   expect(of("eviction")).toMatchObject({ state: "bad", found: "allkeys-lru" });
   expect(of("eviction")!.remedy).toContain("CONFIG SET maxmemory-policy noeviction");
   expect(of("memory")).toMatchObject({ state: "warning" });
-  expect(of("persistence")).toMatchObject({ state: "warning", found: "snapshots at most" });
+  expect(of("persistence")).toMatchObject({ state: "warning", found: "no append-only file" });
 });
 
 it.each([

@@ -50,7 +50,7 @@ async function openSender() {
 }
 
 async function whyDisabled(hooks: Webhooks, tenant = "acme"): Promise<string | undefined> {
-  return (await hooks.endpoints.get({ tenant, id: "billing" }))!.disabled?.why;
+  return (await hooks.endpoints.get({ tenant, id: "billing" }))!.disabled?.reason;
 }
 
 describe("sluice endpoints", () => {
@@ -68,7 +68,7 @@ describe("sluice endpoints", () => {
       /^ENDPOINT +SENDS TO +TYPES +STATE\nbilling +http\S+ +all +enabled\n$/,
     );
     expect(show.out).toContain(`url:         ${receiver.url}/hooks`);
-    expect(show.out).toContain("secrets:     1 in force");
+    expect(show.out).toContain("secrets:     1 active");
     expect(JSON.parse(facts.out)).toMatchObject({ tenant: "acme", id: "billing", secrets: 1 });
     for (const { out } of [list, show, facts]) {
       expect(out).not.toContain(secret);
@@ -121,6 +121,18 @@ describe("sluice endpoints", () => {
     expect(await whyDisabled(hooks)).toBeUndefined();
   });
 
+  it("lists a message as not sent if its endpoint was disabled before its turn", async () => {
+    const { hooks } = await openSender();
+    await hooks.send({ tenant: "acme", type: "note", data: 1 });
+    await hooks.endpoints.disable({ tenant: "acme", id: "billing" });
+    hooks.worker();
+    await untilIdle(hooks);
+
+    const { out } = await endpoints(["log", "billing", "--tenant", "acme"]);
+
+    expect(out).toMatch(/ billing +1 +not sent +- .* The endpoint is disabled/);
+  });
+
   it("rotates a secret and prints the new one, which signs from then on", async () => {
     const { hooks, receiver, secret: before } = await openSender();
 
@@ -162,7 +174,7 @@ describe("sluice endpoints", () => {
 
     expect(log.out).toMatch(/^ENDED +MESSAGE .*\n2\S+ +\S+ +billing +1 \(test\) +success +200 /);
     expect(message.out).toBe(log.out);
-    expect(others.out).toBe("There is no attempt.\n");
+    expect(others.out).toBe("No attempt matches.\n");
     expect(replayed.out).toBe("1 message was stored to be sent again.\n");
     expect(everything).toEqual({ replayed: 1 });
     expect(nothing).toEqual({ recovered: 0 });

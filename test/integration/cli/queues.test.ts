@@ -175,7 +175,7 @@ describe("sluice, with queues,", () => {
     expect(code).toBe(0);
     expect(out).toMatch(/^stripe: 1\/min would become 60\/min\.$/m);
     expect(out).toMatch(
-      /^Queue charges: 600 jobs wait: gone in \S+ h now, in \S+ min after the change\.$/m,
+      /^Queue charges: 600 pending jobs: all start within \S+ h now, within \S+ min after the change\.$/m,
     );
     expect(await bucket.peek()).toMatchObject({ policyFrom: "code" });
   });

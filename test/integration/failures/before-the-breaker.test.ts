@@ -18,7 +18,7 @@ function start(
   const queue = sluice.queue<string>("jobs", { bucket, ordered });
   let opened = 0;
   let handled = 0;
-  bucket.on("away", () => (opened += 1));
+  bucket.on("unreachable", () => (opened += 1));
   const handler = ({ data }: { readonly data: string }): void => {
     handled += 1;
     if (!refused.has(data)) return;
@@ -57,7 +57,7 @@ describe("jobs that fail before the breaker has opened", () => {
     const queue = sluice.queue<string>("jobs", { bucket });
     let isBack = false;
     let opened = 0;
-    bucket.on("away", () => (opened += 1));
+    bucket.on("unreachable", () => (opened += 1));
     const handler = (): void => {
       if (isBack) return;
       throw Object.assign(new Error("refused"), { code: "ECONNREFUSED" });

@@ -210,7 +210,7 @@ describe("a change of an endpoint", () => {
   it("that disabled or enabled it is undone; others are refused with the reason", async () => {
     const { sluice, hooks } = openSender();
     const ref = { tenant: "acme", id: "billing" };
-    const disabled = async () => (await hooks.endpoints.get(ref))!.disabled?.why;
+    const disabled = async () => (await hooks.endpoints.get(ref))!.disabled?.reason;
     await hooks.endpoints.put({ ...ref, url: URL });
     await hooks.endpoints.disable(ref, { by: "ann", reason: "asked by phone" });
     expect(await disabled()).toBe("asked by phone");

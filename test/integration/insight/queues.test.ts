@@ -24,8 +24,8 @@ describe("the overview of queues and workers", () => {
     await waitUntil(async () => (await operator.overview()).queues[0]?.running === 1, "one runs");
 
     const { queues, workers, replicas, nextQueue } = await operator.overview();
-    const jobs = { name: "jobs", bucket: "downstream", workers: 2, places: 7, running: 1 };
-    expect(queues).toEqual([jobs]);
+    const jobs = { name: "jobs", bucket: "downstream", workers: 2, running: 1 };
+    expect(queues).toEqual([{ ...jobs, totalConcurrency: 7, places: 7 }]);
     expect(nextQueue).toBeUndefined();
     expect(replicas).toHaveLength(3);
     const ids = replicas.map(({ replica }) => replica);
@@ -47,7 +47,7 @@ describe("the overview of queues and workers", () => {
     await waitUntil(async () => (await queue.status()).workers === 0, "its time is over");
     const { queues, workers } = await operator.overview();
 
-    expect(queues).toMatchObject([{ name: "jobs", workers: 0, places: 0, running: 0 }]);
+    expect(queues).toMatchObject([{ name: "jobs", workers: 0, totalConcurrency: 0, running: 0 }]);
     expect(workers).toMatchObject([{ queue: "jobs", state: "silent" }]);
   });
 
@@ -71,7 +71,7 @@ describe("the overview of queues and workers", () => {
     await waitUntil(async () => (await listed()) === undefined, "it is gone");
     await service.close();
     expect(await operator.overview()).toMatchObject({
-      queues: [{ name: "mails", bucket: "api", workers: 0, places: 0, running: 0 }],
+      queues: [{ name: "mails", bucket: "api", workers: 0, totalConcurrency: 0, running: 0 }],
       buckets: [{ name: "api" }],
       workers: [],
       replicas: [],

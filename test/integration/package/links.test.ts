@@ -84,7 +84,7 @@ describe("the pages of the repository", () => {
 
     expect(named.flat()).toContainEqual({
       page: "docs/reference/faults.md",
-      path: "test/conformance/draw/histories",
+      path: "test/conformance/draw/random-histories",
     });
     expect(named.flat().filter(({ path }) => !exists(path))).toEqual([]);
   });

@@ -65,8 +65,8 @@ describe("jobs that workers hold and have not begun", () => {
     expect(await minutesOf(jobs)).toEqual([0, 0, 1, 2, 3]);
     expect((await etaOf(jobs[0]!)).position).toBe(0);
     expect((await etaOf(jobs[4]!)).position).toBe(2);
-    const { goneInMs } = await forecastOf(setup.queue);
-    expect(Math.round(goneInMs / MINUTE_MS)).toBe(3);
+    const { emptyInMs } = await forecastOf(setup.queue);
+    expect(Math.round(emptyInMs / MINUTE_MS)).toBe(3);
   });
 
   it("come before jobs that are not fetched yet, with the workers in turns", async () => {
@@ -181,6 +181,6 @@ describe("jobs of a key that is paused without an end", () => {
     const isEndless = async (): Promise<boolean> =>
       (await setup.queue.forecast()).reason === reason;
     await waitUntil(isEndless, "a worker has asked about the key");
-    expect(await setup.queue.forecast()).toMatchObject({ goneInMs: undefined, reason });
+    expect(await setup.queue.forecast()).toMatchObject({ emptyInMs: undefined, reason });
   });
 });

@@ -50,7 +50,7 @@ describe("the forecast for a steady backlog", () => {
     }
     expect(forecast.waiting).toBeLessThanOrEqual(700 - from + 60);
     expect(forecast.waiting).toBeGreaterThanOrEqual(700 - until - 60);
-    expect(forecast.goneInMs).toBeGreaterThan((700 - until) * (1_000 / RATE) * 0.9);
+    expect(forecast.emptyInMs).toBeGreaterThan((700 - until) * (1_000 / RATE) * 0.9);
     expect(forecast.missed).toEqual([]);
     expect(await large[0]!.eta()).toBeUndefined();
   });
@@ -62,10 +62,10 @@ describe("the forecast for a steady backlog", () => {
     const late = await queue.enqueue(0, { key: "k", maxWaitMs: 3_000 });
     const inTime = await queue.enqueue(0, { key: "k", priority: "high", maxWaitMs: 3_000 });
 
-    const { missed, goneInMs, waiting } = await forecastOf(queue);
+    const { missed, emptyInMs, waiting } = await forecastOf(queue);
 
     expect(waiting).toBe(102);
-    expect(goneInMs).toBeGreaterThan(9_000);
+    expect(emptyInMs).toBeGreaterThan(9_000);
     expect(missed.map(({ id }) => id)).toEqual([late.id]);
     expect((await etaOf(late)).startsInMs).toBeGreaterThan(9_000);
     expect((await etaOf(inTime)).startsInMs).toBeLessThan(3_000);
@@ -120,7 +120,7 @@ describe("the forecast for a steady backlog", () => {
 
     const seen = await other!.job(last.id);
     for (const job of [last, seen!]) expect((await etaOf(job)).startsInMs).toBeGreaterThan(9_000);
-    expect((await forecastOf(other!)).goneInMs).toBeGreaterThan(9_000);
+    expect((await forecastOf(other!)).emptyInMs).toBeGreaterThan(9_000);
   });
 
   it("counts whole jobs", async () => {
@@ -155,9 +155,9 @@ describe("the forecast for a steady backlog", () => {
     expect([first.position, end.position]).toEqual([100, 130]);
     expect(Math.abs(first.startsInMs - 1_000)).toBeLessThanOrEqual(100);
     expect(Math.abs(end.startsInMs - 4_000)).toBeLessThanOrEqual(400);
-    const { waiting, goneInMs, missed } = await forecastOf(queue);
+    const { waiting, emptyInMs, missed } = await forecastOf(queue);
     expect(waiting).toBe(131);
-    expect(Math.abs(goneInMs - 4_000)).toBeLessThanOrEqual(400);
+    expect(Math.abs(emptyInMs - 4_000)).toBeLessThanOrEqual(400);
     expect(missed.map(({ id }) => id)).toEqual(key === undefined ? [] : [last.id]);
   });
 
@@ -209,10 +209,10 @@ describe("the forecast for a steady backlog", () => {
       const jobs = await queue.enqueueMany(numbers(50), options);
 
       const { startsInMs } = await etaOf(jobs[49]!);
-      const { goneInMs, missed } = await forecastOf(queue);
+      const { emptyInMs, missed } = await forecastOf(queue);
 
       expect(Math.abs(startsInMs - 4_900)).toBeLessThanOrEqual(490);
-      expect(Math.abs(goneInMs - 4_900)).toBeLessThanOrEqual(490);
+      expect(Math.abs(emptyInMs - 4_900)).toBeLessThanOrEqual(490);
       expect(Math.abs(missed.length - late)).toBeLessThanOrEqual(2);
     },
   );
@@ -313,10 +313,10 @@ describe("the forecast for a steady backlog", () => {
     const jobs = await queue.enqueueMany(numbers(6));
 
     const etas = await Promise.all(jobs.map((job) => etaOf(job)));
-    const { goneInMs } = await forecastOf(queue);
+    const { emptyInMs } = await forecastOf(queue);
 
     expect(etas.map(({ startsInMs }) => startsInMs / 60_000)).toEqual(minutes);
-    expect(goneInMs).toBe(60_000 * minutes.at(-1)!);
+    expect(emptyInMs).toBe(60_000 * minutes.at(-1)!);
   });
 
   it("starts the last job when its backlog is gone, if there is no room", async () => {
@@ -326,11 +326,11 @@ describe("the forecast for a steady backlog", () => {
     const jobs = await queue.enqueueMany(numbers(6));
     await bucket.draw();
 
-    const { goneInMs } = await forecastOf(queue);
+    const { emptyInMs } = await forecastOf(queue);
     const { startsInMs } = await etaOf(jobs[5]!);
 
-    expect(Math.abs(goneInMs - 6 * 60_000)).toBeLessThan(30_000);
-    expect(Math.abs(goneInMs - startsInMs)).toBeLessThan(30_000);
+    expect(Math.abs(emptyInMs - 6 * 60_000)).toBeLessThan(30_000);
+    expect(Math.abs(emptyInMs - startsInMs)).toBeLessThan(30_000);
   });
 
   it("counts a pause of the queue", async () => {
@@ -341,7 +341,7 @@ describe("the forecast for a steady backlog", () => {
 
     const reason = "queue paused";
     expect(await job.eta()).toEqual({ position: 0, startsInMs: undefined, reason });
-    expect(await queue.forecast()).toMatchObject({ waiting: 1, goneInMs: undefined, reason });
+    expect(await queue.forecast()).toMatchObject({ waiting: 1, emptyInMs: undefined, reason });
     await queue.resume();
     expect((await etaOf(job)).startsInMs).toBeLessThan(1_000);
   });

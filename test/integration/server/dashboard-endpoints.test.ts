@@ -75,7 +75,7 @@ describe("the board of endpoints", () => {
     await page.getByRole("button", { name: "Disable endpoint" }).click();
 
     await page.getByText("acme / billing is disabled.").waitFor();
-    expect((await hooks.endpoints.get(REF))!.disabled!.why).toBe("they asked for it");
+    expect((await hooks.endpoints.get(REF))!.disabled!.reason).toBe("they asked for it");
     await page.getByText("they asked for it").waitFor();
     await page.getByRole("button", { name: "Resume sending" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Resume sending" }).click();

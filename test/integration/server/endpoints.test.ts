@@ -70,7 +70,9 @@ describe("/api/v1/endpoints", () => {
       attemptsInLastMinute: 2,
       lastFailure: { outcome: "server-error", status: 500 },
     });
-    expect(endpoint.status.leftAloneForMs).toBeGreaterThan(200_000);
+    const { pausedForMs, leftAloneForMs } = endpoint.status;
+    expect(pausedForMs).toBeGreaterThan(200_000);
+    expect(leftAloneForMs).toBe(pausedForMs);
     await waitUntil(async () => (await hooks.status(REF))!.waiting === 1, "one waits");
     expect(one.json.attempts).toHaveLength(2);
     expect(page.text + one.text).not.toMatch(/secret-9|very-secret|whsec|sealed/);
@@ -87,7 +89,7 @@ describe("/api/v1/endpoints", () => {
     const disabled = await call("POST /api/v1/endpoints/{sender}/{tenant}/{endpoint}/disable", {
       body,
     });
-    expect(await hooks.endpoints.get(REF)).toMatchObject({ disabled: { why: body.why } });
+    expect(await hooks.endpoints.get(REF)).toMatchObject({ disabled: { reason: body.why } });
     const enabled = await call("POST /api/v1/endpoints/{sender}/{tenant}/{endpoint}/enable", {
       method: "POST",
     });
@@ -102,10 +104,10 @@ describe("/api/v1/endpoints", () => {
     expect(log.json.entries[0]).not.toHaveProperty("answer");
     expect(disabled.json.endpoint.status.state).toBe("disabled");
     expect(enabled.json.endpoint).not.toHaveProperty("disabled");
-    expect(enabled.json.endpoint.status).toMatchObject({ state: "well", leftAloneForMs: 0 });
+    expect(enabled.json.endpoint.status).toMatchObject({ state: "well", pausedForMs: 0 });
     const undone = await call("POST /api/v1/endpoints/{sender}/undo", { body: { by: "ann" } });
     expect(undone.json.undone).toMatchObject({ action: "enable", endpoint: REF });
-    expect(await hooks.endpoints.get(REF)).toMatchObject({ disabled: { why: body.why } });
+    expect(await hooks.endpoints.get(REF)).toMatchObject({ disabled: { reason: body.why } });
   });
 
   it("removes an endpoint for good, and notes who did it", async () => {
@@ -152,7 +154,7 @@ describe("/api/v1/endpoints", () => {
     expect(ofOne.json.endpoints).toHaveLength(3);
   });
 
-  it("refuses who may not, and what is not there", async () => {
+  it("rejects callers without the right, and unknown endpoints", async () => {
     const disable = `${url}${ONE}/disable`;
 
     expect((await ask(disable, { token: VIEW, method: "POST" })).status).toBe(403);

@@ -54,8 +54,8 @@ describe("/api/v1", () => {
     expect(page.json.buckets[0]).not.toHaveProperty("limits");
     expect(one.json.limits).toMatchObject([{ name: "100/s" }]);
     expect(one.json).toMatchObject({ name: "stripe", policy: "100/s; per key 5/s" });
-    expect(keys.json).toEqual({ lanes: [], lanesInAll: 0 });
-    expect(why.json).toEqual({ bucket: "stripe", reasons: ["Nothing waits."], jobs: [] });
+    expect(keys.json).toEqual({ lanes: [], totalLanes: 0, lanesInAll: 0 });
+    expect(why.json).toEqual({ bucket: "stripe", reasons: ["No call or job waits."], jobs: [] });
     expect(history.json).toMatchObject({ stepMs: 10_000, points: [{ started: 1, refused: 0 }] });
   });
 

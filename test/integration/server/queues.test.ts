@@ -57,7 +57,13 @@ describe("/api/v1/queues", () => {
     const workers = await call("GET /api/v1/workers", { token: VIEW });
 
     expect(page.json.queues).toMatchObject([
-      { name: "charges", bucket: "stripe", workers: 1, places: 3, status: { unexplainedMs: 0 } },
+      {
+        name: "charges",
+        bucket: "stripe",
+        workers: 1,
+        totalConcurrency: 3,
+        status: { unexplainedMs: 0 },
+      },
     ]);
     expect(page.json.next).toBeUndefined();
     expect(one.json).toMatchObject({

@@ -18,13 +18,13 @@ describe("the forecast of a queue", () => {
     const [first] = await queue.enqueueMany(["a", "b"], { key: "acme", maxWaitMs: 60_000 });
 
     const reason = "no worker";
-    expect(empty).toEqual({ waiting: 0, workers: 0, places: 0, goneInMs: 0, missed: [] });
+    const none = { waiting: 0, workers: 0, totalConcurrency: 0, places: 0 };
+    expect(empty).toEqual({ ...none, emptyInMs: 0, goneInMs: 0, missed: [] });
     expect(await first!.eta()).toEqual({ position: 0, startsInMs: undefined, reason });
     expect(await queue.forecast()).toEqual({
+      ...none,
       waiting: 2,
-      workers: 0,
-      places: 0,
-      goneInMs: undefined,
+      emptyInMs: undefined,
       reason,
       missed: [],
     });
@@ -37,8 +37,8 @@ describe("the forecast of a queue", () => {
     const other = processes.start("workers/job-worker.ts", args);
     const worker = sluice.worker(queue, async () => {}, { concurrency: 5 });
     const live = async (): Promise<number[]> => {
-      const { workers, places } = await queue.forecast();
-      return [workers, places];
+      const { workers, totalConcurrency } = await queue.forecast();
+      return [workers, totalConcurrency];
     };
 
     await waitUntil(async () => (await live())[0] === 2, "both are counted");
@@ -53,8 +53,9 @@ describe("the forecast of a queue", () => {
       [2, 25],
       [1, 20],
     ]);
-    expect(promised.goneInMs).toBeGreaterThan(50_000);
-    expect(await queue.forecast()).toMatchObject({ goneInMs: undefined, reason: "no worker" });
+    expect(promised.emptyInMs).toBeGreaterThan(50_000);
+    expect(promised.goneInMs).toBe(promised.emptyInMs);
+    expect(await queue.forecast()).toMatchObject({ emptyInMs: undefined, reason: "no worker" });
   });
 
   it("is nothing for a paused key, and unchanged for others", async () => {
@@ -79,13 +80,13 @@ describe("the forecast of a queue", () => {
 
     const reason = "key paused";
     for (const eta of paused.etas) expect(eta).toMatchObject({ startsInMs: undefined, reason });
-    expect(paused.all).toMatchObject({ waiting: 3, goneInMs: undefined, reason });
-    expect(paused.own).toMatchObject({ waiting: 2, goneInMs: undefined, reason });
-    expect(ofOther).toMatchObject({ waiting: 1, goneInMs: expect.any(Number) as number });
+    expect(paused.all).toMatchObject({ waiting: 3, emptyInMs: undefined, reason });
+    expect(paused.own).toMatchObject({ waiting: 2, emptyInMs: undefined, reason });
+    expect(ofOther).toMatchObject({ waiting: 1, emptyInMs: expect.any(Number) as number });
     expect(startsInMs).toBeLessThan(10_000);
     expect(late.startsInMs).toBeGreaterThan(500_000);
     expect(soon.startsInMs).toBeLessThan(10_000);
-    expect(await queue.forecast({ key: "nobody" })).toMatchObject({ waiting: 0, goneInMs: 0 });
+    expect(await queue.forecast({ key: "nobody" })).toMatchObject({ waiting: 0, emptyInMs: 0 });
   });
 
   it("is nothing while the queue is paused, and later if the pause has an end", async () => {
@@ -99,7 +100,7 @@ describe("the forecast of a queue", () => {
 
     expect(paused).toEqual({ position: 0, startsInMs: undefined, reason: "queue paused" });
     expect((await etaOf(job)).startsInMs).toBeGreaterThan(500_000);
-    expect((await forecastOf(queue)).goneInMs).toBeGreaterThan(500_000);
+    expect((await forecastOf(queue)).emptyInMs).toBeGreaterThan(500_000);
   });
 });
 

@@ -27,15 +27,15 @@ describe("a preview of a queue", () => {
 
     const { now, after } = await queue.preview({ rate: "100/s" });
 
-    expect(now.goneInMs).toBeGreaterThan(28_000);
-    expect(now.goneInMs).toBeLessThan(32_000);
+    expect(now.emptyInMs).toBeGreaterThan(28_000);
+    expect(now.emptyInMs).toBeLessThan(32_000);
     expect(after).toMatchObject({ waiting: 300, workers: 1 });
-    expect(after.goneInMs).toBeGreaterThan(2_800);
-    expect(after.goneInMs).toBeLessThan(3_200);
+    expect(after.emptyInMs).toBeGreaterThan(2_800);
+    expect(after.emptyInMs).toBeLessThan(3_200);
     expect(await bucket.peek()).toMatchObject({ policy: "10/s", policyFrom: "code" });
     await bucket.configure({ rate: "100/s" });
-    const { goneInMs } = await queue.forecast();
-    expect(Math.abs(goneInMs! - after.goneInMs!)).toBeLessThan(200);
+    const { emptyInMs } = await queue.forecast();
+    expect(Math.abs(emptyInMs! - after.emptyInMs!)).toBeLessThan(200);
   });
 
   it("names the jobs that would miss their deadlines", async () => {
@@ -53,8 +53,8 @@ describe("a preview of a queue", () => {
   });
 
   it.each([
-    ["for a time", 60_000, 20, { goneInMs: expect.any(Number) as number }],
-    ["without an end", Infinity, 0, { goneInMs: undefined, reason: "bucket paused" }],
+    ["for a time", 60_000, 20, { emptyInMs: expect.any(Number) as number }],
+    ["without an end", Infinity, 0, { emptyInMs: undefined, reason: "bucket paused" }],
   ])("shows the effect of a pause %s", async (_name, pausedForMs, missed, expected) => {
     const { bucket, queue } = openQueue();
     await queue.enqueueMany(numbers(20), { key: "acme", maxWaitMs: 30_000 });
@@ -62,7 +62,7 @@ describe("a preview of a queue", () => {
     const { after } = await queue.preview({ pausedForMs });
 
     expect(after).toMatchObject(expected);
-    expect(after.goneInMs ?? Infinity).toBeGreaterThan(60_000);
+    expect(after.emptyInMs ?? Infinity).toBeGreaterThan(60_000);
     expect(after.missed).toHaveLength(missed);
     expect((await bucket.peek()).pausedForMs).toBe(0);
   });
@@ -76,8 +76,8 @@ describe("a preview of a queue", () => {
     const slower = await queue.preview({ pausedForMs: 0, perKey: { rate: "1/s" } });
 
     expect(resumed.now.reason).toBe("bucket paused");
-    expect(resumed.after.goneInMs).toBeLessThan(4_000);
-    expect(slower.after.goneInMs).toBeGreaterThan(25_000);
+    expect(resumed.after.emptyInMs).toBeLessThan(4_000);
+    expect(slower.after.emptyInMs).toBeGreaterThan(25_000);
   });
 });
 
@@ -93,10 +93,10 @@ describe("a preview of a bucket", () => {
     const endless = await bucket.preview({ pausedForMs: Infinity });
 
     expect(now).toMatchObject({ policy: "10/s", capPerSecond: 10, waiting: 20 });
-    expect(now.goneInMs).toBeGreaterThan(3_000_000);
-    const expected = { policy: "2/s", capPerSecond: 2, pausedForMs: 0, goneInMs: 9_500 };
-    expect(after).toEqual({ ...expected, waiting: 20 });
-    expect(JSON.parse(JSON.stringify(endless.after))).toMatchObject({ goneInMs: "forever" });
+    expect(now.emptyInMs).toBeGreaterThan(3_000_000);
+    const expected = { policy: "2/s", capPerSecond: 2, pausedForMs: 0, emptyInMs: 9_500 };
+    expect(after).toEqual({ ...expected, waiting: 20, goneInMs: 9_500 });
+    expect(JSON.parse(JSON.stringify(endless.after))).toMatchObject({ emptyInMs: "forever" });
     expect(await bucket.status()).toMatchObject({ policy: "10/s", waiting: { total: 20 } });
     expect(await sluice.changes()).toHaveLength(1);
     await bucket.resume();
@@ -135,7 +135,7 @@ describe("a preview of a bucket", () => {
       limits: [leakyBucket("100/s", { burst: 50 }), more],
     });
 
-    expect(now.goneInMs).toBeGreaterThan(7_000);
-    expect(after.goneInMs).toBeLessThan(now.goneInMs! / 2);
+    expect(now.emptyInMs).toBeGreaterThan(7_000);
+    expect(after.emptyInMs).toBeLessThan(now.emptyInMs! / 2);
   });
 });

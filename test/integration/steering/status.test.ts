@@ -51,11 +51,14 @@ describe("the status of a queue", () => {
       jobs: { waiting: 0, active: 0, delayed: 0, done: 0, failed: 0 },
       oldest: undefined,
       unexplainedMs: 0,
+      emptyInMs: 0,
       goneInMs: 0,
       reason: undefined,
       workers: 0,
+      totalConcurrency: 0,
       places: 0,
       lanes: [],
+      totalLanes: 0,
       lanesInAll: 0,
       workersWanted: 0,
       donePerSecond: 0,
@@ -108,6 +111,23 @@ describe("the status of a queue", () => {
     expect((await queue.status()).oldest!.id).toBe(jobs[171]!.id);
   });
 
+  it("repeats the age of the oldest dead letter and the block of a lane under their old names", async () => {
+    const { sluice, queue } = open({ rate: "100/s", perKey: { rate: "1/h" } });
+    const dead = await queue.enqueue(1, { attempts: 1 });
+    const worker = sluice.worker(queue, async () => Promise.reject(new Error("refused")));
+    await rejectionOf(dead.finished());
+    const isBlocked = async () => ((await queue.status()).lanes[0]?.blockedForMs ?? 0) > 0;
+    await queue.enqueueMany([1, 2, 3], { key: "acme" });
+    await waitUntil(isBlocked, "the lane is blocked");
+
+    const status = await queue.status();
+
+    expect(status.oldestDeadMs).toBe(status.oldestDeadLetterMs);
+    expect(status.oldestDeadLetterMs).toBeGreaterThanOrEqual(0);
+    expect(status.lanes[0]!.asideMs).toBe(status.lanes[0]!.blockedForMs);
+    await worker.close();
+  });
+
   it("reports an unexplained delay, and none that a pause or a limit explains", async () => {
     const { queue, bucket } = open({ rate: "30/h" });
     const job = await queue.enqueue(1);
@@ -124,7 +144,7 @@ describe("the status of a queue", () => {
     const limited = await queue.status();
 
     expect(fresh.unexplainedMs).toBe(0);
-    expect(alone).toMatchObject({ reason: "no worker", goneInMs: undefined, workersWanted: 1 });
+    expect(alone).toMatchObject({ reason: "no worker", emptyInMs: undefined, workersWanted: 1 });
     expect(Math.round(alone.unexplainedMs / MINUTE_MS)).toBe(10);
     expect(stuck.oldest!.why!.waitsFor).toBe("lane");
     expect(Math.round(stuck.unexplainedMs / MINUTE_MS)).toBe(10);
@@ -255,7 +275,7 @@ describe("the status of a queue", () => {
 
     // At 100 a second, ten are under way in 0.1 s, and 510 if each takes 5 s; a worker has 50 places.
     expect([idle, quick, slow].map(({ workersWanted }) => workersWanted)).toEqual([0, 1, 11]);
-    expect(slow).toMatchObject({ workers: 1, places: 50, handlerMs: 5_000 });
+    expect(slow).toMatchObject({ workers: 1, totalConcurrency: 50, places: 50, handlerMs: 5_000 });
   });
 
   it("shows the results of attempts of all workers, and the handlers' durations", async () => {

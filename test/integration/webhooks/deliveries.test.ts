@@ -181,8 +181,14 @@ describe("a message", () => {
 
     await untilIdle(hooks);
     await waitUntil(() => heard.length === 2, "it is heard");
-    expect(heard[0]).toEqual(["disabled", { tenant: "acme", endpoint: "a", why: "gone" }]);
-    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ why: "gone" });
+    expect(heard[0]).toEqual([
+      "disabled",
+      { tenant: "acme", endpoint: "a", reason: "gone", why: "gone" },
+    ]);
+    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({
+      reason: "gone",
+      why: "gone",
+    });
     expect((await hooks.send(EVENT)).endpoints).toEqual([]);
     expect(receiver.arrivals).toHaveLength(1);
   });
@@ -415,7 +421,7 @@ describe("an endpoint that fails", () => {
     await waitUntil(() => heard.some(([name]) => name === "disabled"), "it is disabled");
     const names = heard.slice(0, 4).map(([name]) => name);
     expect(names.join(" ")).toBe("failing failing failing disabled");
-    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ why: "failing" });
+    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ reason: "failing" });
     isWell = true;
     expect(await hooks.endpoints.enable(REF)).toBe(true);
     const before = receiver.arrivals.length;

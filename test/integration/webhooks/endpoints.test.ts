@@ -105,7 +105,7 @@ describe("an endpoint", () => {
 
     await hooks.endpoints.disable({ ...REF, ...given }, byHand);
 
-    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ why });
+    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ reason: why });
   });
 
   it("keeps its secret, and whether it is disabled, when it is put again", async () => {
@@ -117,7 +117,7 @@ describe("an endpoint", () => {
     const again = await hooks.endpoints.put({ ...REF, url: `${receiver.url}/new` });
 
     expect(again.secret).toBeUndefined();
-    expect(again.endpoint.disabled).toMatchObject({ why: "by hand" });
+    expect(again.endpoint.disabled).toMatchObject({ reason: "by hand" });
     expect(await hooks.endpoints.enable(REF)).toBe(true);
     hooks.worker();
     await sent(hooks);

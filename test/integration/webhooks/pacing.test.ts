@@ -289,7 +289,7 @@ describe("the operator", () => {
     await waitUntil(() => operator.arrivals.length === 1, "the operator is told");
     expect(JSON.parse(operator.arrivals[0]!.body)).toMatchObject({
       type: "endpoint.disabled",
-      data: { tenant: "acme", endpoint: "a", why: "gone" },
+      data: { tenant: "acme", endpoint: "a", reason: "gone" },
     });
   });
 

@@ -121,7 +121,7 @@ describe("the keys of secrets", () => {
     await expect(hooks.endpoints.rotateSecret(REF)).rejects.toMatchObject({ option: "secretsOf" });
   });
 
-  it("are there for who has no secret, since those were kept elsewhere: nothing is sent unsigned", async () => {
+  it("are required: an endpoint whose secret is kept elsewhere gets nothing unsigned", async () => {
     const receiver = await startReceiver();
     const elsewhere = openHooks(sluices, { secretsOf: () => createSecret() });
     await elsewhere.endpoints.put({ ...REF, url: receiver.url });

@@ -228,6 +228,7 @@ describe("send()", () => {
     });
     await expect(hooks.send({ ...event, endpoint: "off" })).rejects.toMatchObject({
       code: "ERR_ENDPOINT_DISABLED",
+      reason: "asked for",
       why: "asked for",
     });
     expect((await hooks.send(event)).endpoints).toEqual([]);

@@ -1,8 +1,8 @@
 import { LONGEST_ASK_GAP_US } from "../../../src/core/store.ts";
-import { slotsOf, type Asker, type Wanted } from "./asker.ts";
+import { slotsOf, type TestReplica, type Wanted } from "./test-replica.ts";
 import type { PinnedStore } from "./store-kinds.ts";
 
-/** What each asker got: its slots, in µs. */
+/** What each replica got: its slots, in µs. */
 export type Grants = readonly (readonly number[])[];
 
 /** The calls of one kind that wait in one process: for each that leaves, another comes. */
@@ -30,23 +30,23 @@ class Backlog {
 }
 
 /**
- * Lets askers with an endless backlog draw for a while of simulated time: each
+ * Lets replicas with an endless backlog draw for a while of simulated time: each
  * comes back when its turn comes, and asks for as many slots as it lacks.
  */
 export async function simulate(
   { clock }: PinnedStore,
-  askers: readonly Asker[],
+  replicas: readonly TestReplica[],
   { forMs, backlog }: { forMs: number; backlog: number },
 ): Promise<Grants> {
   const endUs = clock.nowUs() + forMs * 1_000;
-  const grants: number[][] = askers.map(() => []);
-  const nextUs = askers.map(() => clock.nowUs());
-  const backlogs = askers.map(() => new Backlog(backlog, clock.nowUs()));
+  const grants: number[][] = replicas.map(() => []);
+  const nextUs = replicas.map(() => clock.nowUs());
+  const backlogs = replicas.map(() => new Backlog(backlog, clock.nowUs()));
   for (;;) {
     const first = nextUs.indexOf(Math.min(...nextUs));
     if (nextUs[first]! > endUs) return grants;
     clock.set(Math.max(clock.nowUs(), nextUs[first]!));
-    const reply = await askers[first]!.drawAll([backlogs[first]!.slotRequest(clock.nowUs())]);
+    const reply = await replicas[first]!.drawAll([backlogs[first]!.slotRequest(clock.nowUs())]);
     grants[first]!.push(...slotsOf(reply));
     backlogs[first]!.take(slotsOf(reply));
     const waitUs = reply.position.turnUs === 0 ? 1_000 : reply.position.turnUs - reply.nowUs;
@@ -56,7 +56,7 @@ export async function simulate(
 
 /** Calls that wait in one process without end: `wanted` of each kind at a time. */
 export interface Party {
-  readonly asker: Asker;
+  readonly replica: TestReplica;
   readonly slotRequests: readonly Wanted[];
   /** As a pacer does; otherwise, in the order of the slot requests. */
   readonly asksOldestFirst?: boolean;
@@ -69,7 +69,7 @@ export interface Grant {
   readonly slotRequest: number;
 }
 
-/** As `simulate`, for askers whose calls have keys, costs and priorities; each question comes later than it is due. */
+/** As `simulate`, for replicas whose calls have keys, costs and priorities; each question comes later than it is due. */
 export async function simulateParties(
   { clock }: PinnedStore,
   parties: readonly Party[],
@@ -86,7 +86,7 @@ export async function simulateParties(
     const by = nextUs.indexOf(Math.min(...nextUs));
     if (nextUs[by]! > endUs) return grants;
     clock.set(Math.max(clock.nowUs(), nextUs[by]!));
-    const { asker, slotRequests } = parties[by]!;
+    const { replica, slotRequests } = parties[by]!;
     const asked = slotRequests.map((slotRequest, index) => ({
       ...slotRequest,
       ...backlogs[by]![index]!.slotRequest(clock.nowUs()),
@@ -95,7 +95,7 @@ export async function simulateParties(
     if (parties[by]!.asksOldestFirst === true) {
       asked.sort((a, b) => a.sincesUs[0] - b.sincesUs[0]);
     }
-    const reply = await asker.drawAll(asked);
+    const reply = await replica.drawAll(asked);
     for (const [at, { index: slotRequest }] of asked.entries()) {
       for (const slotUs of slotsOf(reply, at)) grants.push({ slotUs, by, slotRequest });
       backlogs[by]![slotRequest]!.take(slotsOf(reply, at));

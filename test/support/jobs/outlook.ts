@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { expect, inject } from "vitest";
-import type { OfKey, Queue, QueuedJob } from "sluice";
+import type { KeyFilter, Queue, QueuedJob } from "sluice";
 
 /** Has a queue count a worker as alive that there is not, so that something is promised and nothing starts. */
 export async function pretendWorker(prefix: string, ...queues: string[]): Promise<void> {
@@ -20,8 +20,8 @@ export async function etaOf(job: Pick<QueuedJob<unknown>, "eta">) {
 }
 
 /** What becomes of a queue; fails unless that is promised. */
-export async function forecastOf(queue: Pick<Queue<unknown>, "forecast">, of: OfKey = {}) {
+export async function forecastOf(queue: Pick<Queue<unknown>, "forecast">, of: KeyFilter = {}) {
   const found = await queue.forecast(of);
   expect(found.reason).toBe(undefined);
-  return { ...found, goneInMs: found.goneInMs! };
+  return { ...found, emptyInMs: found.emptyInMs! };
 }

@@ -99,5 +99,5 @@ const CALENDAR: Fields = {
 };
 
 function drawerAt(nowUs: number): Fields {
-  return { ...tableOf([]), $asker: "a", $now_us: nowUs, $order: 0, $lease: 1 };
+  return { ...tableOf([]), $replica: "a", $now_us: nowUs, $order: 0, $lease: 1 };
 }

@@ -3,7 +3,12 @@ import { describe, expect, it } from "vitest";
 import { concurrency } from "../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
-import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type TestReplica,
+} from "../../support/draws/test-replica.ts";
 import { collectGarbage } from "../../support/garbage.ts";
 
 const US = 1_000_000;
@@ -21,8 +26,8 @@ describe("a memory store", () => {
   it("notifies listeners of a change after the script, so that they may draw and change at once", async () => {
     const store = createMemoryStore(createManualClock().nowUs);
     const [steering, listening] = ["s", "l"].map((name) =>
-      createAsker(store, { bucket: "b", name, policy: policyOf({ rate: "10/s" }) }),
-    ) as [Asker, Asker];
+      createTestReplica(store, { bucket: "b", name, policy: policyOf({ rate: "10/s" }) }),
+    ) as [TestReplica, TestReplica];
     const inWake: Promise<unknown>[] = [];
     store.listen("l", () => {
       if (inWake.length === 0) {
@@ -46,10 +51,10 @@ describe("a memory store", () => {
     const store = createMemoryStore(clock.nowUs);
     const policy = policyOf({ limits: [concurrency(2)] });
     const [holder, first, second] = ["h", "x", "y"].map((name) =>
-      createAsker(store, { bucket: "b", name, policy }),
-    ) as [Asker, Asker, Asker];
-    for (const asker of [holder, holder, first, second]) {
-      await asker.draw(1);
+      createTestReplica(store, { bucket: "b", name, policy }),
+    ) as [TestReplica, TestReplica, TestReplica];
+    for (const replica of [holder, holder, first, second]) {
+      await replica.draw(1);
       clock.advanceMs(10);
     }
     const woken: string[] = [];
@@ -76,6 +81,10 @@ async function drawOnce(): Promise<WeakRef<() => number>> {
   const clock = createManualClock();
   const nowUs = (): number => clock.nowUs();
   const store = createMemoryStore(nowUs);
-  await createAsker(store, { bucket: "b", name: "a", policy: policyOf({ rate: "9/s" }) }).draw(1);
+  await createTestReplica(store, {
+    bucket: "b",
+    name: "a",
+    policy: policyOf({ rate: "9/s" }),
+  }).draw(1);
   return new WeakRef(nowUs);
 }

@@ -44,7 +44,7 @@ describe("the table of operations", () => {
     },
   );
 
-  it("lets callers who may only view send no POST but previews", () => {
+  it("lets view tokens send no POST except previews", () => {
     const posted = OPERATIONS.filter(
       ({ needs, http }) => needs === "view" && !http.path.startsWith("GET "),
     );

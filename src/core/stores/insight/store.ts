@@ -220,7 +220,7 @@ export interface Glance {
   readonly coolUntilUs: number;
   readonly pausedUntilUs: number;
   readonly factor: number;
-  readonly awayForMs: number;
+  readonly unreachableForMs: number;
 }
 
 /** A policy that an operator has set. */

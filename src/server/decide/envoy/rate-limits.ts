@@ -16,7 +16,7 @@ import { overWholeSeconds, rateLimitHeaders } from "../../../throttle/try/rate-l
 import { assertMayBucket, type Access } from "../../access/access.ts";
 import { HttpProblem } from "../../problem.ts";
 import { giveBack } from "../draws.ts";
-import type { Found } from "../found.ts";
+import type { FoundBuckets } from "../found-buckets.ts";
 import {
   CODE,
   type CurrentLimit,
@@ -30,7 +30,7 @@ import type { DescriptorDraw, RateLimitDescriptor, ReadGrpcOptions } from "./opt
 export interface RateLimitParts {
   /** Declares a bucket for a limit that Envoy sets. */
   readonly declare: (name: string, policy: PolicyOptions) => Bucket;
-  readonly found: Found;
+  readonly found: FoundBuckets;
   readonly log: FastifyBaseLogger;
   readonly options: ReadGrpcOptions;
 }
@@ -174,7 +174,7 @@ function readLimit({ requests, unit }: NonNullable<Descriptor["limit"]>): OwnLim
   throw wrong("descriptors.limit.unit", unit, "give SECOND, MINUTE, HOUR or DAY");
 }
 
-async function bucketOf(name: string, found: Found): Promise<OwnedBucket | undefined> {
+async function bucketOf(name: string, found: FoundBuckets): Promise<OwnedBucket | undefined> {
   try {
     return (await found.bucket(name)) as OwnedBucket;
   } catch (error) {

@@ -10,7 +10,7 @@ export interface Sink {
 }
 
 /** Receives the head of a response. */
-export interface Asker {
+export interface ResponseReceiver {
   /** Called with the head of the response. `headers` contains names and values in alternation. */
   answered(status: number, headers: string[], body: Incoming): void;
   failed(reason: unknown): void;
@@ -34,7 +34,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
    * a connection by now.
    */
   isOnUsedConnection = false;
-  readonly #asker: Asker;
+  readonly #receiver: ResponseReceiver;
   readonly #signal: AbortSignal | undefined;
   #controller: Dispatcher.DispatchController | undefined;
   #sink: Sink | undefined;
@@ -45,8 +45,8 @@ export class Incoming implements Dispatcher.DispatchHandler {
   #failure: { readonly reason: unknown } | undefined;
 
   /** `signal` can end the request at any time. */
-  constructor(asker: Asker, signal: AbortSignal | undefined) {
-    this.#asker = asker;
+  constructor(receiver: ResponseReceiver, signal: AbortSignal | undefined) {
+    this.#receiver = receiver;
     this.#signal = signal;
     signal?.addEventListener("abort", this, { once: true });
   }
@@ -103,7 +103,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
     // Ignore informational responses, which precede the real response.
     if (status < 200) return;
     this.#isAnswered = true;
-    this.#asker.answered(status, textsOf(rawHeaders as readonly Buffer[]), this);
+    this.#receiver.answered(status, textsOf(rawHeaders as readonly Buffer[]), this);
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -129,7 +129,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
     if (this.#isOver) return;
     this.#end();
     this.#failure = { reason };
-    if (!this.#isAnswered) this.#asker.failed(reason);
+    if (!this.#isAnswered) this.#receiver.failed(reason);
     this.#sink?.fail(reason);
   }
 

@@ -38,6 +38,8 @@ export interface BucketOutlook {
    * Ms until all waiting callers have started. Considers only shared rates and assumes no new callers. `0` if no caller
    * waits, Infinity while a pause has no end.
    */
+  readonly emptyInMs: number;
+  /** @deprecated Use `emptyInMs`, which has the same value. */
   readonly goneInMs: number;
 }
 
@@ -129,12 +131,13 @@ function outlookOf({ policy, state }: InForce, waiting: number): BucketOutlook {
   const capPerSecond = capOf(policy);
   const fromMs = waiting === 0 ? 0 : Math.max(pausedForMs, coolingForMs);
   const rateMs = capPerSecond === undefined ? 0 : (Math.max(0, waiting - 1) * 1_000) / capPerSecond;
-  const goneInMs = fromMs === Infinity ? Infinity : Math.round(fromMs + rateMs);
+  const emptyInMs = fromMs === Infinity ? Infinity : Math.round(fromMs + rateMs);
   return withForever({
     policy: formatPolicy(policy),
     capPerSecond,
     pausedForMs,
     waiting,
-    goneInMs,
+    emptyInMs,
+    goneInMs: emptyInMs,
   });
 }

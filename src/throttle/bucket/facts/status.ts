@@ -145,7 +145,7 @@ export function describeStatus<State extends BriefState>(
   const override = isOverride ? overrideOf(facts, text) : undefined;
   const waiting = waitingOf(fresh);
   const actualPerSecond = sum(fresh.map((each) => recentOf(each, nowMs))) / 10;
-  const isHeldBack = state.pausedForMs > 0 || state.coolingForMs > 0 || state.awayForMs > 0;
+  const isHeldBack = state.pausedForMs > 0 || state.coolingForMs > 0 || state.unreachableForMs > 0;
   const latest = alive.map((each) => {
     const reportedAgoMs = Math.max(0, nowMs - each.atMs);
     return {

@@ -30,7 +30,8 @@ describe("the forecast for customers and their endpoints", () => {
     const { queue } = lanes.open(POLICY);
     const jobs = await fill(queue);
     const startOf = async (name: string): Promise<number> => (await etaOf(jobs[name]!)).startsInMs;
-    const goneOf = async (key: Key): Promise<number> => (await forecastOf(queue, { key })).goneInMs;
+    const goneOf = async (key: Key): Promise<number> =>
+      (await forecastOf(queue, { key })).emptyInMs;
 
     const near = (ms: number): readonly [number, number] => [ms * 0.9 - 60, ms * 1.1 + 60];
     const expectNear = (ms: number, wanted: number): void => {
@@ -47,7 +48,7 @@ describe("the forecast for customers and their endpoints", () => {
     expectNear(await goneOf("bolt"), 3_800);
     expectNear(await startOf("ownName"), 950);
     expect(await startOf("other")).toBeLessThan(200);
-    expectNear((await forecastOf(queue)).goneInMs, 4_950);
+    expectNear((await forecastOf(queue)).emptyInMs, 4_950);
   });
 
   it("applies a pause and a cooldown of each level to the keys below it", async () => {
@@ -59,7 +60,7 @@ describe("the forecast for customers and their endpoints", () => {
     expect((await etaOf(jobs["manyEndpoints"]!)).startsInMs).toBeGreaterThan(55_000);
     expect((await etaOf(jobs["oneEndpoint"]!)).startsInMs).toBeGreaterThan(85_000);
     expect((await etaOf(jobs["ownName"]!)).startsInMs).toBeLessThan(1_200);
-    expect((await forecastOf(queue, { key: "acme" })).goneInMs).toBeGreaterThan(60_000);
+    expect((await forecastOf(queue, { key: "acme" })).emptyInMs).toBeGreaterThan(60_000);
     await queue.bucket.pause({ key: "acme" });
     const paused = { startsInMs: undefined, reason: "key paused" };
     expect(await jobs["manyEndpoints"]!.eta()).toMatchObject(paused);

@@ -188,7 +188,7 @@ describe("replay()", () => {
 
     // A breaker that counted them would hold the second one back.
     expect(receiver.arrivals).toHaveLength(3);
-    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ why: "by hand" });
+    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ reason: "by hand" });
   });
 
   it("leaves an endpoint as it was that is gone for a replay", async () => {

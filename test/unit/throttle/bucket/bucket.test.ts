@@ -225,7 +225,7 @@ describe("draw", () => {
     await bucket.close();
   });
 
-  it("keeps the slots of one key when those of another have become worthless", async () => {
+  it("keeps the slots of one key when those of another become invalid", async () => {
     const { bucket } = createTestBucket({ perKey: { rate: "100/s" } });
     const calls = Array.from({ length: 6 }, () => bucket.draw({ key: "a" }));
     await vi.advanceTimersByTimeAsync(1);

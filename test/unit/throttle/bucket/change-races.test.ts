@@ -50,8 +50,8 @@ function twoOperators() {
   };
 }
 
-describe("while an operator undoes a change", () => {
-  it("undoes a change of another operator that was made in between, and overwrites none unseen", async () => {
+describe("an undo by an operator", () => {
+  it("undoes the latest change of another operator, and overwrites no unseen change", async () => {
     const { ann, bob, beforeNext } = twoOperators();
     await ann.configure({ rate: "20/s" });
     beforeNext(() => bob.configure({ rate: "30/s" }, { by: "bob" }));
@@ -61,7 +61,7 @@ describe("while an operator undoes a change", () => {
     expect(await ann.peek()).toMatchObject({ policy: "20/s" });
   });
 
-  it("another's is left alone if one change alone was to be taken back", async () => {
+  it("keeps another operator's change if it was to undo one certain change", async () => {
     const { ann, bob, insight, beforeNext } = twoOperators();
     await ann.configure({ rate: "20/s" });
     const [change] = await insight.changes({ bucket: "api", before: undefined, limit: 1 });

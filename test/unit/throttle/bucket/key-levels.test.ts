@@ -23,7 +23,7 @@ afterEach(() => {
 });
 
 describe("limits by level", () => {
-  it("hold for a customer and for each of its endpoints, and the answer names which binds", async () => {
+  it("apply to a customer and to each of its endpoints, and the reply names the tightest one", async () => {
     const { bucket } = createTestBucket(CUSTOMERS);
 
     const first = await bucket.tryDraw({ key: E1 });
@@ -45,7 +45,7 @@ describe("limits by level", () => {
     await bucket.close();
   });
 
-  it("take a call from all of them or from none", async () => {
+  it("book a call in all levels or in none", async () => {
     const { bucket } = createTestBucket(CUSTOMERS);
     for (let tries = 0; tries < 20; tries++) await bucket.tryDraw({ key: E1 });
 

@@ -200,7 +200,7 @@ describe("a function of one's own", () => {
     return { messages: warnings.map(({ message }) => message), coolingForMs, rateFactor };
   }
 
-  const ANSWER = "return { coolMs }, heard or a changed copy of it, or undefined";
+  const ANSWER = "return { coolMs }, the given answer or a changed copy of it, or undefined";
   const COOL_MS = "return the cooldown in ms, 0 or more";
 
   it.each<[unknown, string, string]>([

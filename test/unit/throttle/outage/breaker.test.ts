@@ -186,9 +186,9 @@ describe("the breaker of a bucket", () => {
 
     expect(breaker.isOpenFor(job(1))).toBe(true);
     expect(breaker.blocked(job(1))).toMatchObject({ scope: "bucket", inMs: 250 });
-    expect(breaker.awayForMs).toBe(250);
+    expect(breaker.unreachableForMs).toBe(250);
     vi.advanceTimersByTime(250);
-    expect(breaker.awayForMs).toBe(1);
+    expect(breaker.unreachableForMs).toBe(1);
   });
 
   it("lets a job try at once, where another process has opened before this one began", () => {

@@ -8,7 +8,7 @@ import {
   applyOnStoreDown,
   type OnStoreDown,
 } from "../../../../src/throttle/outage/on-store-down.ts";
-import { createAsker, policyOf } from "../../../support/draws/asker.ts";
+import { createTestReplica, policyOf } from "../../../support/draws/test-replica.ts";
 
 /** A store that can be taken away, and what it was asked. */
 function awayStore() {
@@ -34,7 +34,7 @@ function awayStore() {
   return { store: guarded, drawn, settled, away };
 }
 
-function openAsker(onStoreDown: OnStoreDown, options = { rate: "1000/s", burst: 10 }) {
+function openReplica(onStoreDown: OnStoreDown, options = { rate: "1000/s", burst: 10 }) {
   const { store, ...facts } = awayStore();
   const logged: string[] = [];
   const log = (_facts: object, message: string): void => void logged.push(message);
@@ -47,85 +47,92 @@ function openAsker(onStoreDown: OnStoreDown, options = { rate: "1000/s", burst: 
     openLocalStore: createMemoryStore,
     wake: () => undefined,
   });
-  const asker = createAsker(standing, { bucket: "b", name: "a", policy: policyOf(options) });
-  return { asker, logged, standing, ...facts };
+  const replica = createTestReplica(standing, {
+    bucket: "b",
+    name: "a",
+    policy: policyOf(options),
+  });
+  return { replica, logged, standing, ...facts };
 }
 
-describe("a store that something stands in for", () => {
+describe("a store with a fallback", () => {
   it.each<[string, OnStoreDown]>([
     ["locally", { local: 1 }],
     ["openly", "open"],
-  ])("goes on %s, says so once, and is asked again when it is back", async (_how, onStoreDown) => {
-    const { asker, away, drawn, logged } = openAsker(onStoreDown);
-    await asker.draw(1);
-    away.is = true;
-    for (let each = 0; each < 3; each++) await asker.draw(1);
+  ])(
+    "continues %s, logs that once, and uses Redis again when it is back",
+    async (_how, onStoreDown) => {
+      const { replica, away, drawn, logged } = openReplica(onStoreDown);
+      await replica.draw(1);
+      away.is = true;
+      for (let each = 0; each < 3; each++) await replica.draw(1);
 
-    away.is = false;
-    // It serves once more while it looks.
-    await asker.draw(1);
-    await asker.draw(1);
+      away.is = false;
+      // It serves once more while it looks.
+      await replica.draw(1);
+      await replica.draw(1);
 
-    expect(logged).toHaveLength(1);
-    expect(drawn).toHaveLength(2);
-    expect(drawn[1]!.drewUs).toBe(DREW_ELSEWHERE_US);
-  });
+      expect(logged).toHaveLength(1);
+      expect(drawn).toHaveLength(2);
+      expect(drawn[1]!.drewUs).toBe(DREW_ELSEWHERE_US);
+    },
+  );
 
   it.each<[string, OnStoreDown]>([
     ["locally", { local: 1 }],
     ["openly", "open"],
   ])("goes on %s as long as draws fail, also while looks succeed", async (_how, onStoreDown) => {
-    const { asker, away, drawn, logged } = openAsker(onStoreDown);
-    await asker.draw(1);
+    const { replica, away, drawn, logged } = openReplica(onStoreDown);
+    await replica.draw(1);
     away.refusesWrites = true;
-    for (let each = 0; each < 5; each++) await asker.draw(1);
-    await asker.peek();
+    for (let each = 0; each < 5; each++) await replica.draw(1);
+    await replica.peek();
 
     expect(logged).toHaveLength(1);
     expect(drawn).toHaveLength(1);
   });
 
   it("keeps nothing of the draw by which it found that the store is back", async () => {
-    const { asker, away } = openAsker("open", { rate: "1/min", burst: 10 });
-    await asker.draw(1);
+    const { replica, away } = openReplica("open", { rate: "1/min", burst: 10 });
+    await replica.draw(1);
     away.is = true;
-    await asker.draw(1);
+    await replica.draw(1);
     away.is = false;
-    for (let each = 0; each < 3; each++) await asker.draw(1);
+    for (let each = 0; each < 3; each++) await replica.draw(1);
 
-    await vi.waitFor(async () => expect((await asker.peek()).statuses[0]!.remaining).toBe(0));
-    const { nowUs, statuses } = await asker.peek();
+    await vi.waitFor(async () => expect((await replica.peek()).statuses[0]!.remaining).toBe(0));
+    const { nowUs, statuses } = await replica.peek();
 
     // The bucket starts as if a burst had just left, and no call more.
     expect(statuses[0]!.resetUs - nowUs).toBeLessThanOrEqual(10 * 60_000_000);
   });
 
   it("takes nothing back of what only the stand-in booked, and books what came to cost more", async () => {
-    const { asker, away, settled } = openAsker({ local: 1 });
-    await asker.draw(1);
+    const { replica, away, settled } = openReplica({ local: 1 });
+    await replica.draw(1);
     away.is = true;
-    await asker.draw(1);
-    const { nowUs: slotUs } = await asker.draw(1);
+    await replica.draw(1);
+    const { nowUs: slotUs } = await replica.draw(1);
     away.is = false;
-    await asker.draw(1);
-    await asker.draw(1);
+    await replica.draw(1);
+    await replica.draw(1);
 
-    await asker.settle(slotUs, { calls: -1 });
+    await replica.settle(slotUs, { calls: -1 });
     const afterLess = settled.length;
-    await asker.settle(slotUs, { calls: 2 });
+    await replica.settle(slotUs, { calls: 2 });
 
     expect(afterLess).toBe(0);
     expect(settled.map(({ deltas }) => deltas)).toEqual([[2]]);
   });
 
-  it("heeds what a downstream says, and refuses what is meant for all replicas", async () => {
-    const { asker, away } = openAsker({ local: 1 });
-    await asker.draw(1);
+  it("applies a cooldown of the downstream locally, and rejects changes for all replicas", async () => {
+    const { replica, away } = openReplica({ local: 1 });
+    await replica.draw(1);
     away.is = true;
-    await asker.draw(1);
+    await replica.draw(1);
 
-    await asker.steer({ do: "space", gapUs: 1_000, durationUs: 1_000_000 });
-    const paused = asker.steer({ do: "pause", durationUs: 1_000_000 });
+    await replica.steer({ do: "space", gapUs: 1_000, durationUs: 1_000_000 });
+    const paused = replica.steer({ do: "pause", durationUs: 1_000_000 });
 
     await expect(paused).rejects.toBeInstanceOf(StoreUnavailableError);
   });

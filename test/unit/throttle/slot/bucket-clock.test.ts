@@ -6,7 +6,7 @@ function reply(atMs: number, backMs: number): [arrivedMs: number, nowUs: number]
   return [atMs + 500 + backMs, atMs * 1_000];
 }
 
-it("goes by the reply that came back the quickest, of this second and the one before", () => {
+it("a clock follows the fastest reply of this second and the previous one", () => {
   const clock = createBucketClock();
   clock.sample(...reply(0, 2));
 
@@ -28,7 +28,7 @@ it("forgets what is older, so that a way that has become longer is not reckoned 
   expect([later, afterAQuietTime]).toEqual([535, 560]);
 });
 
-it("starts anew when the bucket's clock has gone back", () => {
+it("a clock restarts when the bucket's clock has stepped back", () => {
   const clock = createBucketClock();
   clock.sample(...reply(5_000, 2));
 

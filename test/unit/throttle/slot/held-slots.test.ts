@@ -14,7 +14,7 @@ function runFrom(atUs: number): Granted {
 }
 
 describe("slots that are held", () => {
-  it("leave in the order of their times, also when some that others gave back come in between", () => {
+  it("start calls in the order of their times, also after returned slots arrive", () => {
     const held = createHeldSlots();
     held.add(runFrom(20_000), 0, 0, 2);
     held.add(listed(11_000, 12_000), 0, 0, 2);
@@ -25,7 +25,7 @@ describe("slots that are held", () => {
     expect(held.size).toBe(4);
   });
 
-  it("are given back from the end, so that those who stay lose no time", () => {
+  it("are returned from the end, so that the remaining calls lose no time", () => {
     const held = createHeldSlots();
     held.add(listed(11_000, 12_000), 7, 0, 2);
     held.add(runFrom(20_000), 0, 0, 2);

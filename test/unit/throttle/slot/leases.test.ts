@@ -29,7 +29,7 @@ function sleeper(ms: number): { run: () => Promise<void>; most: () => number } {
 }
 
 describe("a bucket that limits concurrency", () => {
-  it("lets no more calls run at once than it says, and wastes no time between them", async () => {
+  it("runs at most its number of calls at once, without gaps between them", async () => {
     const { bucket } = createTestBucket({ concurrency: 3 });
     const { run, most } = sleeper(100);
     const call = bucket.throttled(run);
@@ -44,7 +44,7 @@ describe("a bucket that limits concurrency", () => {
     await bucket.close();
   });
 
-  it("gives the lease back when a call throws at once", async () => {
+  it("releases the lease when a call throws immediately", async () => {
     const { bucket } = createTestBucket({ concurrency: 1 });
     const call = bucket.throttled((): Promise<void> => {
       throw new Error("no");

@@ -20,7 +20,7 @@ function open() {
 }
 
 describe("settle", () => {
-  it("books what lacked to the estimate, and gives back what was too much", async () => {
+  it("books the difference above the estimate, and frees the difference below it", async () => {
     const { bucket, left } = open();
     const low = await bucket.draw({ cost: { tokens: 100 } });
     const high = await bucket.draw({ cost: { tokens: 100 } });

@@ -62,7 +62,7 @@ describe("run", () => {
     await bucket.close();
   });
 
-  it("heeds a refusal, also by a reader of its own", async () => {
+  it("applies a refusal, also one from the call's own feedback function", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     const feedback = (result: unknown) => (result === "busy" ? { coolMs: 5_000 } : undefined);
 

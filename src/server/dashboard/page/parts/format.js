@@ -51,6 +51,12 @@ function lowestRate(policy) {
     .at(0);
 }
 
+/** `"server-error 500"`. An attempt that never reached its endpoint has the outcome `"ours"`. */
+export function outcomeText(outcome, status) {
+  if (outcome === "ours") return "not sent";
+  return status === undefined ? outcome : `${outcome} ${status}`;
+}
+
 /** Calls per second. Undefined if the policy has no rate. */
 export const capOf = (policy) => lowestRate(policy)?.perSecond;
 /** `"600/min"`. Undefined if the policy has no rate. */

@@ -93,13 +93,13 @@ export function spark(rates = [], cap) {
 
 /** Why a bucket starts no calls or fewer calls, the strongest reason first. */
 export function badges(status) {
-  const { pausedForMs, coolingForMs, awayForMs, rateFactor } = status;
+  const { pausedForMs, coolingForMs, unreachableForMs, rateFactor } = status;
   const found = [];
   if (isOn(pausedForMs))
     found.push(
       badge("danger", pausedForMs === "forever" ? "paused" : `paused, ${duration(pausedForMs)}`),
     );
-  if (isOn(awayForMs)) found.push(badge("danger", "downstream unreachable"));
+  if (isOn(unreachableForMs)) found.push(badge("danger", "downstream unreachable"));
   if (isOn(coolingForMs)) found.push(badge("warn", `cooling down, ${duration(coolingForMs)}`));
   if (rateFactor < 1) found.push(badge("warn", `${Math.round(rateFactor * 100)} % of the rate`));
   return found;

@@ -187,13 +187,13 @@ function rateEffect({ actualPerSecond: actual, limits }, { now, after }) {
 function drain({ now, after }) {
   if (now.waiting === 0) return "No call is waiting now.";
   const those = `The ${plural(now.waiting, "waiting call")}`;
-  if (after.goneInMs === "forever") return `${those} will not start until you resume the bucket.`;
+  if (after.emptyInMs === "forever") return `${those} will not start until you resume the bucket.`;
   // Unknown without a rate that all calls share.
   if (after.capPerSecond === undefined) return `${those} will start as the limits allow.`;
-  const isOther = now.capPerSecond !== undefined && now.goneInMs !== after.goneInMs;
-  const before = now.goneInMs === "forever" ? "never" : `within ${duration(now.goneInMs)}`;
+  const isOther = now.capPerSecond !== undefined && now.emptyInMs !== after.emptyInMs;
+  const before = now.emptyInMs === "forever" ? "never" : `within ${duration(now.emptyInMs)}`;
   const instead = isOther ? ` instead of ${before}` : "";
-  return `${those} will start within ${duration(after.goneInMs)}${instead}, if no others arrive.`;
+  return `${those} will start within ${duration(after.emptyInMs)}${instead}, if no others arrive.`;
 }
 
 function pauseEffect({ actualPerSecond: actual }, forMs, outlook) {
@@ -226,20 +226,20 @@ const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const refusals = ({ points }) => sum(points.map(({ refused }) => refused));
 const key = (kind, text) => h("span", {}, h(`i.${kind}`, { "aria-hidden": "true" }), text);
 
-function reasons({ pausedForMs, pausedBy, coolingForMs, awayForMs, waiting, limitedBy }) {
+function reasons({ pausedForMs, pausedBy, coolingForMs, unreachableForMs, waiting, limitedBy }) {
   const why = pausedBy?.reason === undefined ? "" : `: “${pausedBy.reason}”`;
   const by = pausedBy === undefined ? "" : ` by ${pausedBy.by}${why}`;
   const until =
     pausedForMs === "forever"
       ? "No call starts until you resume the bucket."
       : `No call starts for ${duration(pausedForMs)}.`;
-  const isHeld = isOn(pausedForMs) || isOn(coolingForMs) || isOn(awayForMs);
+  const isHeld = isOn(pausedForMs) || isOn(coolingForMs) || isOn(unreachableForMs);
   const cooling = `Cooling down: the downstream refused calls. No call starts for ${duration(coolingForMs)}.`;
-  const away = `The downstream is unreachable. The next job tries it in ${duration(awayForMs)}.`;
+  const away = `The downstream is unreachable. The next job tries it in ${duration(unreachableForMs)}.`;
   return [
     isOn(pausedForMs) && notice("warn", `Paused${by}. ${until}`),
     isOn(coolingForMs) && notice("warn", cooling),
-    isOn(awayForMs) && notice("warn", away),
+    isOn(unreachableForMs) && notice("warn", away),
     // Not an alarm: calls that wait for a slot are what a limit is for.
     !isHeld &&
       waiting.total > 0 &&
@@ -295,7 +295,7 @@ function limits(status) {
     h("code", {}, name),
     rate(level),
     rate(capacity),
-    nextFreeMs === undefined ? "unknown" : duration(nextFreeMs),
+    status.pausedForMs === "forever" ? "after a resume" : duration(nextFreeMs),
   ]);
   const heads = ["Limit", "#Used", "#Capacity", "#Next slot in"];
   return panel("Limits", [

@@ -1,7 +1,7 @@
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { openForm } from "../parts/form.js";
-import { ago, count, duration, plural } from "../parts/format.js";
+import { ago, count, duration, outcomeText, plural } from "../parts/format.js";
 import {
   badge,
   button,
@@ -68,7 +68,7 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
 
   function actions({ disabled, status }) {
     if (!mayAct()) return undefined;
-    const isStopped = disabled !== undefined || status.leftAloneForMs > 0;
+    const isStopped = disabled !== undefined || status.pausedForMs > 0;
     return [
       isStopped && button("Resume sending", () => enable(status), { class: "primary" }),
       disabled === undefined && button("Disable", () => disable(status)),
@@ -100,7 +100,7 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
 
 function tiles(endpoint) {
   const { status } = endpoint;
-  const { failures, failingSinceMs, leftAloneForMs, waiting, attemptsInLastMinute } = status;
+  const { failures, failingSinceMs, pausedForMs, waiting, attemptsInLastMinute } = status;
   return h(
     "div.tiles",
     {},
@@ -113,9 +113,9 @@ function tiles(endpoint) {
           ? "the last attempt succeeded"
           : `since ${ago(failingSinceMs)}`,
     }),
-    tile("Backing off for", leftAloneForMs > 0 ? duration(leftAloneForMs) : "–", {
-      isWarning: leftAloneForMs > 0,
-      note: leftAloneForMs > 0 ? "then one message is tried" : "sending normally",
+    tile("Backing off for", pausedForMs > 0 ? duration(pausedForMs) : "–", {
+      isWarning: pausedForMs > 0,
+      note: pausedForMs > 0 ? "then one message is tried" : "sending normally",
     }),
   );
 }
@@ -132,7 +132,7 @@ function attempt({
   by,
 }) {
   const isSuccess = outcome === "success";
-  const text = status === undefined ? outcome : `${outcome} ${status}`;
+  const text = outcomeText(outcome, status);
   return [
     when(atMs),
     [h("code", {}, message), by !== undefined && h("div.muted.small", {}, `replayed by ${by}`)],

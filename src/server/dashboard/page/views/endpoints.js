@@ -1,6 +1,6 @@
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
-import { ago, count, duration, plural, time } from "../parts/format.js";
+import { ago, count, duration, outcomeText, plural, time } from "../parts/format.js";
 import { badge, countOrDash, link, nothing, pager, searchBox, table } from "../parts/parts.js";
 
 const PAGE = 25;
@@ -110,10 +110,10 @@ const STATES = {
 
 /** The state of an endpoint, with its cause or its duration. */
 export function health({ status, disabled }) {
-  const { state, leftAloneForMs, failingSinceMs, failures } = status;
+  const { state, pausedForMs, failingSinceMs, failures } = status;
   const details = {
-    disabled: () => `${disabled.why}, ${ago(disabled.atMs)}`,
-    "left alone": () => `for ${duration(leftAloneForMs)}`,
+    disabled: () => `${disabled.reason}, ${ago(disabled.atMs)}`,
+    "left alone": () => `for ${duration(pausedForMs)}`,
     failing: () => `${plural(failures, "failure")} in a row, since ${ago(failingSinceMs)}`,
   };
   const [label, tone] = STATES[state];
@@ -136,7 +136,7 @@ export function failure({ outcome, status, error, atMs }) {
   return h(
     "span",
     { title: time(atMs) },
-    status === undefined ? outcome : `${outcome} ${status}`,
+    outcomeText(outcome, status),
     h("span.muted.small", {}, ` ${ago(atMs)}`),
     error !== undefined && h("div.muted.small", {}, error),
   );

@@ -163,24 +163,24 @@ const keyOf = ({ key }) =>
   key === undefined ? nothing() : typeof key === "string" ? key : key.join(" / ");
 
 /** The keys with the most queued jobs. A key is skipped while it is paused or at its own limit. */
-export function lanesPanel({ lanes, lanesInAll }) {
+export function lanesPanel({ lanes, totalLanes }) {
   const title = "Queued jobs by key";
   const most = Math.max(1, ...lanes.map(({ jobs }) => jobs));
-  const rows = lanes.map(({ key, jobs, weight, asideMs }) => [
+  const rows = lanes.map(({ key, jobs, weight, blockedForMs }) => [
     keyOf({ key }),
     h("div.rate", {}, bar(jobs / most)),
     count(jobs),
     weight === 1 ? h("span.muted.nothing", {}, "1") : String(weight),
-    isOn(asideMs)
-      ? badge("warn", asideMs === "forever" ? "paused" : `for ${duration(asideMs)}`)
+    isOn(blockedForMs)
+      ? badge("warn", blockedForMs === "forever" ? "paused" : `for ${duration(blockedForMs)}`)
       : nothing(),
   ]);
   const heads = ["Key", "Share", "#Queued jobs", "#Weight", "Skipped"];
   return panel(
     title,
     table(title, heads, rows, "No queued job has a key."),
-    lanesInAll > lanes.length &&
-      h("span.muted", {}, `${count(lanes.length)} of ${plural(lanesInAll, "key")}`),
+    totalLanes > lanes.length &&
+      h("span.muted", {}, `${count(lanes.length)} of ${plural(totalLanes, "key")}`),
   );
 }
 
@@ -226,7 +226,7 @@ function reasons({ oldest, unexplainedMs, workers, jobs }, pauses) {
 }
 
 function tiles(status) {
-  const { jobs, oldest, unexplainedMs, goneInMs, reason, workers, workersWanted } = status;
+  const { jobs, oldest, unexplainedMs, emptyInMs, reason, workers, workersWanted } = status;
   const { donePerSecond, failedPerSecond, failureRate } = status;
   const isAlarm = unexplainedMs > 0;
   return h(
@@ -244,7 +244,7 @@ function tiles(status) {
     }),
     tile(
       "Empty in",
-      jobs.waiting === 0 ? "–" : goneInMs === undefined ? "unknown" : duration(goneInMs),
+      jobs.waiting === 0 ? "–" : emptyInMs === undefined ? "unknown" : duration(emptyInMs),
       {
         note: jobs.waiting === 0 ? "the queue is empty" : (reason ?? "if no jobs are added"),
       },

@@ -65,7 +65,7 @@ function unexplained({ unexplainedMs }) {
   return unexplainedMs === 0 ? nothing() : badge("danger", duration(unexplainedMs));
 }
 
-function emptyIn({ jobs, goneInMs, reason }) {
+function emptyIn({ jobs, emptyInMs, reason }) {
   if (jobs.waiting === 0) return nothing();
-  return goneInMs === undefined ? h("span.muted", {}, reason ?? "unknown") : duration(goneInMs);
+  return emptyInMs === undefined ? h("span.muted", {}, reason ?? "unknown") : duration(emptyInMs);
 }

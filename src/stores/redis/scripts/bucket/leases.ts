@@ -27,15 +27,15 @@ export const leasesRelease: Script<Leases, void> = defineScript({
 });
 
 /**
- * Returns the channel that notifies an asker when a lease becomes free for it. A message contains a
+ * Returns the channel that notifies a replica when a lease becomes free for it. A message contains a
  * bucket's name. If a key's limit has room, a newline and the key follow.
  */
-export function wakeChannel(prefix: string, asker: string): string {
-  return `${prefix}:wake:${asker}`;
+export function wakeChannel(prefix: string, replica: string): string {
+  return `${prefix}:wake:${replica}`;
 }
 
 /**
- * Returns the leased limits from the asker's own policy. That policy determines where the asker's
+ * Returns the leased limits from the replica's own policy. That policy determines where the replica's
  * leases are stored, even if another policy is active now.
  */
 function leasedOf({ prefix, bucket, terms, scopes }: Leases): LeasedLimit[] {

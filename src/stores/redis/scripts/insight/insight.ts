@@ -388,11 +388,11 @@ function factsOf(nowMs: number, looked: Looked): BucketFacts {
  * policy.
  */
 function glanceOf(serverUs: number, { awayMs, state }: Looked): Glance {
-  const awayForMs = awayMs < 0 ? 0 : Math.max(1, awayMs - OUTAGE_KEPT_MS);
+  const unreachableForMs = awayMs < 0 ? 0 : Math.max(1, awayMs - OUTAGE_KEPT_MS);
   const [nowUs = serverUs, generation = serverUs, policy, source = 0, alive = 0, ...times] = state;
   const [coolUntilUs = 0, pausedUntilUs = 0, factor = 1_000] = times;
   const ofPolicy = { generation, text: policy, source: SOURCES[source]! };
-  return { nowUs, ...ofPolicy, alive, coolUntilUs, pausedUntilUs, factor, awayForMs };
+  return { nowUs, ...ofPolicy, alive, coolUntilUs, pausedUntilUs, factor, unreachableForMs };
 }
 
 /** Reads a change from its log entry and its stored result. */

@@ -46,6 +46,8 @@ export interface AttemptName extends EndpointName, MessageCopy {
 export interface Disabled {
   readonly atMs: number;
   /** Why the endpoint is disabled: `"failing"`, `"gone"`, or an operator's reason. */
+  readonly reason: string;
+  /** @deprecated Use `reason`, which has the same value. */
   readonly why: string;
 }
 
@@ -59,7 +61,8 @@ export const WORDS: Shape<readonly string[]> = {
 export const DISABLED: Reader<Disabled | undefined> = {
   read(stored) {
     const [atMs, ...words] = optional(WORDS).read(stored) ?? [];
-    return atMs === undefined ? undefined : { atMs: Number(atMs), why: words.join(" ") };
+    const reason = words.join(" ");
+    return atMs === undefined ? undefined : { atMs: Number(atMs), reason, why: reason };
   },
 };
 

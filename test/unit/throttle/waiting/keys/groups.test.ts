@@ -5,7 +5,7 @@ import type { SlotContext } from "../../../../../src/throttle/slot/slot.ts";
 
 const policy = compilePolicy("test", { rate: "100/s", perKey: { rate: "10/s" } });
 
-it("keeps the group of a key in which somebody waits, and forgets those of thousands that are idle", () => {
+it("keeps the group of a key with a waiting call, and forgets thousands of idle groups", () => {
   const groups = createGroups({ name: "test" } as SlotContext, () => policy);
   const idle = groups.of({ key: "idle" });
   const busy = groups.of({ key: "busy" });

@@ -38,8 +38,8 @@ async function afterAQuietTime(options: BucketOptions, settleMs = 0) {
   return bucket;
 }
 
-describe("a reply that lay about for more than a horizon", () => {
-  it("hands out no slots whose time has passed", async () => {
+describe("a reply that arrives more than a horizon late", () => {
+  it("grants no slots whose time has passed", async () => {
     const bucket = await afterAQuietTime({ rate: "100/s" });
     const askedAtMs = performance.timeOrigin + performance.now();
 
@@ -50,7 +50,7 @@ describe("a reply that lay about for more than a horizon", () => {
     await bucket.close();
   });
 
-  it("uses up no quota for calls that it did not let go", async () => {
+  it("uses no quota for calls that it did not start", async () => {
     const bucket = await afterAQuietTime({ limits: [fixedWindow(10, "1h")] });
 
     const drawing = Promise.all([1, 2, 3, 4].map(() => bucket.draw()));
@@ -64,7 +64,7 @@ describe("a reply that lay about for more than a horizon", () => {
   it.each([
     ["leaky bucket", leakyBucket("1/h", { unit: "tokens", burst: 1_000 })],
     ["token bucket", tokenBucket({ unit: "tokens", capacity: 1_000, refill: "1/h" })],
-  ])("takes no tokens of a %s for calls that it did not let go", async (_kind, tokens) => {
+  ])("takes no tokens of a %s for calls that it did not start", async (_kind, tokens) => {
     const limits = [leakyBucket("200/s"), tokens];
     const bucket = await afterAQuietTime({ limits });
 

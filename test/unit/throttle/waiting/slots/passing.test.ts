@@ -42,7 +42,7 @@ function setUp() {
   };
 }
 
-it("a more urgent call passes one whose slot has come, and leaves it its own", async () => {
+it("a more urgent call takes the slot of a call, which gets a later one", async () => {
   const { gone, ...line } = setUp();
   line.enter("low");
   line.hold("low", 0);
@@ -57,7 +57,7 @@ it("a more urgent call passes one whose slot has come, and leaves it its own", a
   expect([first, gone]).toEqual([["critical"], ["critical", "low"]]);
 });
 
-it("a call without a slot passes none: it may be long in coming", () => {
+it("a call without a slot passes no other call, because its slot may be far away", () => {
   const { gone, ...line } = setUp();
   line.enter("low");
   line.hold("low", 0);
@@ -68,7 +68,7 @@ it("a call without a slot passes none: it may be long in coming", () => {
   expect(gone).toEqual(["low"]);
 });
 
-it("a call is passed once, however many more urgent ones come after", async () => {
+it("a call is passed only once, however many urgent calls arrive", async () => {
   const { gone, ...line } = setUp();
   line.enter("low");
   line.hold("low", 0);

@@ -15,13 +15,13 @@ async function leadAfter(tookMs: readonly number[], apartMs = 700): Promise<numb
   return times.leadMs;
 }
 
-it("a question leaves ahead by the quickest reply of late, but for a margin", async () => {
+it("a request is sent ahead by the fastest recent reply time, minus a margin", async () => {
   expect(await leadAfter([])).toBe(0);
   expect(await leadAfter([0.3])).toBe(0);
   expect(await leadAfter([30, 20, 40])).toBeCloseTo(19.5);
   expect(await leadAfter([20, 40, 40, 40, 40])).toBeCloseTo(39.5);
 });
 
-it("no question leaves ahead by what a reply took that lay about", async () => {
+it("a reply that was delayed in the process does not change how early requests are sent", async () => {
   expect(await leadAfter([5, 250], 3_000)).toBeCloseTo(4.5);
 });

@@ -11,7 +11,12 @@ import { PRIORITIES } from "../../../src/core/input/options.ts";
 import { NO_POSITION, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
-import { createAsker, slotsOf, type Asker, type Wanted } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  slotsOf,
+  type TestReplica,
+  type Wanted,
+} from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 
 let redis: Redis;
@@ -198,30 +203,30 @@ const change: fc.Arbitrary<Change> = fc.oneof(
     doesYield: fc.boolean(),
   }),
 );
-const asker = fc.nat(3);
+const replica = fc.nat(3);
 const step = fc.oneof(
   {
     weight: 10,
     arbitrary: fc.record({
       do: fc.constant("draw" as const),
-      asker,
+      replica,
       slotRequests: fc.array(drawn, { minLength: 1, maxLength: 3 }),
     }),
   },
   {
     weight: 2,
-    arbitrary: fc.record({ do: fc.constant("try" as const), asker, slotRequest: wanted }),
+    arbitrary: fc.record({ do: fc.constant("try" as const), replica, slotRequest: wanted }),
   },
   { weight: 5, arbitrary: fc.record({ do: fc.constant("wait" as const), us }) },
   {
     weight: 2,
-    arbitrary: fc.record({ do: fc.constant("giveBack" as const), asker, count: fc.nat(20) }),
+    arbitrary: fc.record({ do: fc.constant("giveBack" as const), replica, count: fc.nat(20) }),
   },
   {
     weight: 2,
     arbitrary: fc.record({
       do: fc.constant("settle" as const),
-      asker,
+      replica,
       deltas: fc.record({
         calls: fc.integer({ min: -1, max: 3 }),
         tokens: fc.integer({ min: -5, max: 50 }),
@@ -231,18 +236,18 @@ const step = fc.oneof(
   },
   {
     weight: 2,
-    arbitrary: fc.record({ do: fc.constantFrom("release", "renew"), asker, count: fc.nat(10) }),
+    arbitrary: fc.record({ do: fc.constantFrom("release", "renew"), replica, count: fc.nat(10) }),
   },
   {
     weight: 1,
     arbitrary: fc.record({
       do: fc.constant("steer" as const),
-      asker,
+      replica,
       change,
       key: fc.option(key, { nil: undefined, freq: 2 }),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("peek" as const), asker }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("peek" as const), replica }) },
   {
     weight: 1,
     arbitrary: fc.record({ do: fc.constant("stepBack" as const), us: fc.nat(20_000_000) }),
@@ -255,7 +260,7 @@ const plainStep = fc.oneof(
     weight: 10,
     arbitrary: fc.record({
       do: fc.constant("draw" as const),
-      asker,
+      replica,
       slotRequests: fc
         .record({
           wanted: fc.integer({ min: 1, max: 300 }),
@@ -270,7 +275,7 @@ const plainStep = fc.oneof(
   { weight: 8, arbitrary: fc.record({ do: fc.constant("wait" as const), us }) },
   {
     weight: 1,
-    arbitrary: fc.record({ do: fc.constant("giveBack" as const), asker, count: fc.nat(20) }),
+    arbitrary: fc.record({ do: fc.constant("giveBack" as const), replica, count: fc.nat(20) }),
   },
   {
     weight: 1,
@@ -281,15 +286,15 @@ const plainStep = fc.oneof(
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
 interface Bench {
-  readonly askers: readonly Asker[];
+  readonly replicas: readonly TestReplica[];
   readonly forget: () => Promise<void>;
 }
 
 /** What one store answers to one step, in full. */
-async function take({ askers, forget }: Bench, given: Step): Promise<unknown> {
+async function take({ replicas, forget }: Bench, given: Step): Promise<unknown> {
   if (given.do === "forget") return forget();
   if (given.do === "wait" || given.do === "stepBack") return undefined;
-  const own = askers[(given as { asker: number }).asker]!;
+  const own = replicas[(given as { replica: number }).replica]!;
   const first = own.last === undefined ? [] : slotsOf(own.last);
   const last = own.lastWanted;
   switch (given.do) {
@@ -366,7 +371,7 @@ describe.each([
     numRuns: 2_500,
   },
 ])("a bucket with $what", ({ policy, levels, steps: someStep = step, numRuns }) => {
-  it("answers every random history in Redis and in memory with the same numbers", async () => {
+  it("returns the same numbers from Redis and from memory for every random history", async () => {
     const policies = fc.array(policy, { minLength: 4, maxLength: 4 });
     const history = fc.array(someStep as typeof step, { minLength: 1, maxLength: 50 });
 
@@ -376,8 +381,8 @@ describe.each([
         const prefix = `t${randomUUID()}`;
         const open = (store: Store, forget: () => Promise<void>): Bench => ({
           forget,
-          askers: given.map((each, index) =>
-            createAsker(store, {
+          replicas: given.map((each, index) =>
+            createTestReplica(store, {
               bucket: "b",
               name: `r${index}`,
               policy: shared > 0 ? given[0]! : each,

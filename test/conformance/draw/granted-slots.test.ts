@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { concurrency, leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { SettleRequest } from "../../../src/core/store.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
 const unit = "tokens";
@@ -22,18 +22,18 @@ async function drawn(pinned: PinnedStore) {
     ...pinned.store,
     settle: async (request: SettleRequest) => void (settling = request),
   };
-  const asker = createAsker(store, { bucket: "b", name: "a", policy });
-  const reply = await asker.drawAll([{ wanted: 1, cost: { calls: 1, tokens: 400 }, key: "k" }]);
+  const replica = createTestReplica(store, { bucket: "b", name: "a", policy });
+  const reply = await replica.drawAll([{ wanted: 1, cost: { calls: 1, tokens: 400 }, key: "k" }]);
   const [slotUs] = slotsOf(reply);
-  await asker.settle(slotUs!, { tokens: -300 }, "k");
+  await replica.settle(slotUs!, { tokens: -300 }, "k");
   const untilMs = Math.ceil(pinned.clock.nowUs() / 1_000) + MINUTE_MS;
   const note = { bucket: "b", slot: "s", untilMs, what: "settle" } as const;
-  const looks = async () => [await asker.peek(), await asker.peek("k")];
+  const looks = async () => [await replica.peek(), await replica.peek("k")];
   return { settling: settling!, note, looks };
 }
 
-describe.each(storeKinds())("a slot that a server has given, in $name", ({ open }) => {
-  it("is settled as any other, with all that counts it, and once", async () => {
+describe.each(storeKinds())("a slot that a server has granted, in $name", ({ open }) => {
+  it("is settled once, in all limits that count it", async () => {
     const [plain, given] = [open(), open()];
     const [one, other] = [await drawn(plain), await drawn(given)];
     const estimated = await other.looks();
@@ -47,7 +47,7 @@ describe.each(storeKinds())("a slot that a server has given, in $name", ({ open 
     expect(settled).not.toEqual(estimated);
   });
 
-  it("is not settled once it is over", async () => {
+  it("cannot be settled after it has expired", async () => {
     const pinned = open();
     const { settling, note, looks } = await drawn(pinned);
     const before = await looks();

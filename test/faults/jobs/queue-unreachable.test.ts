@@ -36,7 +36,7 @@ const questions: [string, (queue: Queue<number>) => Promise<unknown>][] = [
 ];
 
 describe("a queue whose Redis is unreachable", () => {
-  it.each(questions)("refuses %s in time", async (_name, ask) => {
+  it.each(questions)("rejects %s in time", async (_name, ask) => {
     const { queue } = openQueue(await freePort("127.0.0.1"));
 
     const reason = await rejectionOf(ask(queue));
@@ -45,7 +45,7 @@ describe("a queue whose Redis is unreachable", () => {
     expect((reason as Error).message).toContain("within 500 ms");
   });
 
-  it.each(questions)("refuses %s in time when it was there before", async (_name, ask) => {
+  it.each(questions)("rejects %s in time if Redis was reachable before", async (_name, ask) => {
     const redis = await startOwnRedis();
     const { queue } = openQueue(portOf(redis));
     await queue.counts();
@@ -54,16 +54,19 @@ describe("a queue whose Redis is unreachable", () => {
     expect(await rejectionOf(ask(queue))).toBeInstanceOf(StoreUnavailableError);
   });
 
-  it.each(questions)("refuses %s in time when it does not answer", async (_name, ask) => {
-    const proxy = await startProxy(await startOwnRedis());
-    const { queue } = openQueue(proxy.port);
-    await queue.counts();
-    proxy.set("stall");
+  it.each(questions)(
+    "rejects %s in time if Redis accepts the request and does not reply",
+    async (_name, ask) => {
+      const proxy = await startProxy(await startOwnRedis());
+      const { queue } = openQueue(proxy.port);
+      await queue.counts();
+      proxy.set("stall");
 
-    expect(await rejectionOf(ask(queue))).toBeInstanceOf(StoreUnavailableError);
-  });
+      expect(await rejectionOf(ask(queue))).toBeInstanceOf(StoreUnavailableError);
+    },
+  );
 
-  it("refuses what is asked of a job, and the beginning of a wait for its end", async () => {
+  it("rejects requests about a job, and the start of a wait for its end", async () => {
     const redis = await startOwnRedis();
     const { queue } = openQueue(portOf(redis));
     const job = await queue.enqueue(1);
@@ -75,7 +78,7 @@ describe("a queue whose Redis is unreachable", () => {
     for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
   });
 
-  it("goes on hearing of events and of ends once it is there again", async () => {
+  it("reports events and ends of jobs again once Redis is back", async () => {
     const proxy = await startProxy(await startOwnRedis());
     const { sluice, queue } = openQueue(proxy.port);
     const done: unknown[] = [];
@@ -113,7 +116,7 @@ describe("a queue whose Redis is unreachable", () => {
 });
 
 describe("a queue that is closed", () => {
-  it.each(questions)("refuses %s", async (_name, ask) => {
+  it.each(questions)("rejects %s", async (_name, ask) => {
     const { sluice, queue } = openQueue(await freePort("127.0.0.1"));
 
     await sluice.close();

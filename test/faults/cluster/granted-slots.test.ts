@@ -23,7 +23,7 @@ async function onShards(): Promise<() => SluiceOptions> {
 it.each([
   ["a cluster", onCluster],
   ["independent servers", onShards],
-])("on %s, slots are settled, renewed and released at other servers", async (_where, begin) => {
+])("on %s, other servers settle, renew and release a slot", async (_where, begin) => {
   const options = await begin();
   const limits = () => [
     tokenBucket({ capacity: 1_000, refill: "1/h", unit: "tokens" }),

@@ -1,16 +1,20 @@
 import { describe, expect, it } from "vitest";
 import { boundBy, COOLING, PAUSED, SLOWED } from "../../../src/core/store.ts";
 import { tokenBucket } from "../../../src/core/policy/limit-makers.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 const SECOND_US = 1_000_000;
 
-describe.each(storeKinds())("what holds calls back beside their limits, in $name", ({ open }) => {
-  it("holds calls of a slow limit back no longer than its ramp lasts", async () => {
+describe.each(storeKinds())("a delay beside the limits, in $name", ({ open }) => {
+  it("holds calls of a slow limit back no longer than the ramp lasts", async () => {
     const pinned = open();
     const limits = [tokenBucket({ capacity: 100, refill: "1/min" })];
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy: policyOf({ limits }) });
+    const a = createTestReplica(pinned.store, {
+      bucket: "b",
+      name: "a",
+      policy: policyOf({ limits }),
+    });
     const [slotUs] = slotsOf(await a.draw(1));
     await a.steer({ do: "cool", durationUs: SECOND_US, rampUs: SECOND_US, slotUs: slotUs! });
     pinned.clock.advanceMs(1_500);
@@ -26,10 +30,10 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
   it.each([
     ["the bucket", undefined, 0],
     ["a key", "k", 1],
-  ])("is reported by its kind, for a try and for a draw: %s", async (_whose, key, number) => {
+  ])("is reported by its kind to a try and to a draw: %s", async (_whose, key, number) => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", burst: 20, perKey: { rate: "50/s", burst: 20 } });
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
     const [slotUs] = slotsOf(await a.drawAll([{ wanted: 1, key: "k" }]));
     const tried = { wanted: 1, key: "k", isTry: true };
     const bindings = async (): Promise<number[]> => {
@@ -55,10 +59,10 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
     expect(slowed.granted[0]!.bindsAt).toBe(boundBy(SLOWED, number));
   });
 
-  it("is over when the bucket says that it will be", async () => {
+  it("ends at the time that the bucket reports", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s" });
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
     const [slotUs] = slotsOf(await a.draw(1));
     const before = await a.peek();
     await a.steer({ do: "cool", durationUs: SECOND_US, rampUs: 4 * SECOND_US, slotUs: slotUs! });
@@ -74,10 +78,10 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
     expect((await a.peek()).factor).toBe(1_000);
   });
 
-  it("includes the distance between calls, and its end", async () => {
+  it("includes the requested distance between calls, until that ends", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s" });
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
     await a.draw(1);
     await a.steer({ do: "space", gapUs: 50_000, durationUs: 2 * SECOND_US });
 

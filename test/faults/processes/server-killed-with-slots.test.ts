@@ -49,8 +49,8 @@ async function remaining(name: string, calls: ReturnType<typeof concurrency>): P
   return (await bucket.peek()).limits[0]!.remaining;
 }
 
-describe("a slot that a server gave", () => {
-  it("is settled once, by the first of all servers, and released after its giver was killed", async () => {
+describe("a slot that a server granted", () => {
+  it("is settled once, by whichever server is first, and released after its server was killed", async () => {
     const [giver, other] = (await start(2)) as [Server, Server];
     const drawn = await giver.post("/v1/buckets/gpt/draw", HELD);
     const path = `/v1/slots/${drawn.json.slot.id}`;
@@ -78,7 +78,7 @@ describe("a slot that a server gave", () => {
     expect(left).toBe(10_000 - booked[0]!.tokens);
   });
 
-  it("has its cost booked if it is noted as settled, though the server was killed before the reply", async () => {
+  it("has its cost booked although the server was killed before its reply", async () => {
     const { port } = new URL(inject("redisUrl"));
     const proxy = await startTcpProxy(Number(port));
     onTestFinished(() => proxy.close());
@@ -105,7 +105,7 @@ describe("a slot that a server gave", () => {
     expect(await remaining("gpt", concurrency(1, { leaseMs: LEASE_MS }))).toBe(9_000);
   });
 
-  it("keeps its lease where another server was asked to renew it; else that ends after leaseMs", async () => {
+  it("keeps its lease if another server renews it; otherwise the lease ends after leaseMs", async () => {
     const [giver, other] = (await start(2)) as [Server, Server];
     const kept = await giver.post("/v1/buckets/gpt/draw", HELD);
     const lost = await giver.post("/v1/buckets/lost/draw", HELD);

@@ -26,8 +26,8 @@ async function fetched(
   return ids;
 }
 
-describe("jobs that workers have yet to begin", () => {
-  it("come before jobs that are not fetched yet, with the workers in turns", async () => {
+describe("fetched jobs that have not started", () => {
+  it("are counted before jobs that are not fetched yet, with the workers in turns", async () => {
     const mine = await fetched("mine", ["job", "job", "job"], { share: 2 });
     const theirs = await fetched("theirs", ["job"], {});
     const { id: waiting } = await byHand.stored.add("job", 0, { priority: 3 });

@@ -16,7 +16,7 @@ import {
 } from "../../core/store.ts";
 
 /** The part of a store that serves a bucket's calls while Redis does not answer. */
-export interface StandIn extends Pick<
+export interface FallbackStore extends Pick<
   Store,
   "draw" | "giveBack" | "settle" | "renew" | "release" | "steer"
 > {
@@ -42,7 +42,7 @@ function ownUs(): number {
 }
 
 /** Creates a stand-in that lets every call pass immediately, without any limit. */
-export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs">): StandIn {
+export function createOpenFallback({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs">): FallbackStore {
   const generation = nowUs();
 
   function pass(
@@ -106,12 +106,12 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
  * continues the bucket's clock. The local store starts as if it had just granted a burst, because
  * this process does not know which calls Redis has just let pass.
  */
-export function createLocalStandIn(parts: {
+export function createLocalFallback(parts: {
   readonly bucket: string;
   readonly share: number;
   readonly known: KnownAtOutage & { readonly nowUs: () => number };
   readonly openStore: (nowUs: () => number) => Store;
-}): StandIn {
+}): FallbackStore {
   const { bucket, share, known } = parts;
   const { nowUs } = known;
   /** The factor by which each limit is reduced to this process's share. */

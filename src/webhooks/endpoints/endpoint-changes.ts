@@ -19,7 +19,7 @@ export interface UndoEndpointChange extends WhoAndWhy {
   readonly id?: string | undefined;
 }
 
-interface NotedParts {
+interface EndpointChangesParts {
   readonly sender: string;
   readonly log: ChangeLog;
   readonly read: (name: EndpointName) => Promise<Endpoint | undefined>;
@@ -43,7 +43,12 @@ interface NotedChanges {
   undo(given?: UndoEndpointChange): Promise<QueueChange | undefined>;
 }
 
-export function createNoted({ sender, log, read, setDisabled }: NotedParts): NotedChanges {
+export function createEndpointChanges({
+  sender,
+  log,
+  read,
+  setDisabled,
+}: EndpointChangesParts): NotedChanges {
   const about = ({ tenant, endpoint: id }: EndpointName) => ({
     queue: sender,
     endpoint: { tenant, id },
@@ -64,7 +69,7 @@ export function createNoted({ sender, log, read, setDisabled }: NotedParts): Not
       const before = await read(name);
       if (before === undefined) throw new EndpointMissingError(name);
       const action = why === undefined ? ("enable" as const) : ("disable" as const);
-      const noted = { ...about(name), action, ...said, before: stateOf(before.disabled?.why) };
+      const noted = { ...about(name), action, ...said, before: stateOf(before.disabled?.reason) };
       return log.make({ ...noted, after: stateOf(why) }, () => setDisabled(name, why));
     },
     async undo(given) {
@@ -83,7 +88,7 @@ export function createNoted({ sender, log, read, setDisabled }: NotedParts): Not
     }
     const why = before?.["disabled"] === true ? String(before["why"]) : undefined;
     return {
-      before: stateOf(now.disabled?.why),
+      before: stateOf(now.disabled?.reason),
       after: stateOf(why),
       make: () => setDisabled(name, why),
     };
@@ -116,7 +121,7 @@ function factsOf(endpoint: Endpoint, before?: Endpoint): ChangeFacts {
     certificate: hasCertificate ? true : undefined,
     secrets,
     description,
-    disabled: disabled?.why,
+    disabled: disabled?.reason,
     changed: before === undefined ? undefined : changedOf(before, endpoint),
   };
   const known = Object.entries(facts).filter(([, value]) => value !== undefined);

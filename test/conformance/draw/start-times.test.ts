@@ -1,21 +1,21 @@
 import { describe, expect, it } from "vitest";
 import { boundBy, PAUSED } from "../../../src/core/store.ts";
-import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 const KEY_PAUSED = boundBy(PAUSED, 1);
 
-describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
+describe.each(storeKinds())("start times of calls, in $name", ({ open }) => {
   /** A bucket that has just given its slot of this half second, and of which key "k" is paused for a minute. */
   async function used() {
     const { store, clock } = open();
     const policy = policyOf({ rate: "2/s", perKey: { rate: "1/s" } });
-    const [asker, other] = ["a", "b"].map((name) =>
-      createAsker(store, { bucket: "b", name, policy }),
+    const [replica, other] = ["a", "b"].map((name) =>
+      createTestReplica(store, { bucket: "b", name, policy }),
     );
-    await asker!.drawAll([{ wanted: 1, key: "first" }]);
-    await asker!.steer({ do: "pause", durationUs: 60_000_000 }, "k");
-    return { asker: asker!, other: other!, nowUs: clock.nowUs };
+    await replica!.drawAll([{ wanted: 1, key: "first" }]);
+    await replica!.steer({ do: "pause", durationUs: 60_000_000 }, "k");
+    return { replica: replica!, other: other!, nowUs: clock.nowUs };
   }
 
   it.each([
@@ -24,9 +24,9 @@ describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
   ])(
     "include the time of a key behind other waiting keys, if its calls are bounded: $isBounded",
     async ({ isBounded, soonestInUs, bindsAt }) => {
-      const { asker, nowUs } = await used();
+      const { replica, nowUs } = await used();
 
-      const { granted } = await asker.drawAll([
+      const { granted } = await replica.drawAll([
         { wanted: 1, key: "other" },
         { wanted: 1, key: "k", isBounded },
       ]);
@@ -38,10 +38,10 @@ describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
   );
 
   it("are returned to a request for no slots, which draws nothing and keeps its positions", async () => {
-    const { asker, other, nowUs } = await used();
-    const waiting = await asker.drawAll([{ wanted: 1, key: "other" }]);
+    const { replica, other, nowUs } = await used();
+    const waiting = await replica.drawAll([{ wanted: 1, key: "other" }]);
 
-    const looked = await asker.drawAll([{ wanted: 0, key: "k", isBounded: true }]);
+    const looked = await replica.drawAll([{ wanted: 0, key: "k", isBounded: true }]);
     const byOther = await other.drawAll([{ wanted: 0, key: "other", isBounded: true }]);
 
     expect(looked.granted[0]).toMatchObject({

@@ -20,7 +20,7 @@ import {
   type SlotRequest,
 } from "../../../src/core/store.ts";
 
-/** What a test's asker wants. */
+/** What a test's replica wants. */
 export interface Wanted {
   readonly wanted: number;
   /** By unit; a number is calls. */
@@ -42,8 +42,8 @@ export interface Wanted {
   readonly sincesUs?: readonly [number, number, number];
 }
 
-/** Draws from a store as a pacer does: it remembers the latest reply. */
-export interface Asker {
+/** Draws from a store as a pacer does: it remembers what it was told last. */
+export interface TestReplica {
   readonly last: DrawReply | undefined;
   /** The first slot request of the last draw. */
   readonly lastWanted: Wanted | undefined;
@@ -67,18 +67,18 @@ export interface Asker {
   terms(): DrawRequest["terms"];
 }
 
-export function createAsker(
+export function createTestReplica(
   store: Store,
   given: {
     bucket: string;
     name: string;
     policy: Policy;
-    /** When the policy was declared, if the asker knows that already. */
+    /** When the policy was declared, if the replica has heard of that already. */
     version?: number;
     /** The limited keys of a key. By default, those of the policy. */
     scopesOf?: (key: string | undefined) => readonly KeyScope[];
   },
-): Asker {
+): TestReplica {
   const { bucket, name, policy } = given;
   const { limits, shares, text, shadows } = policy;
   let version = given.version ?? 0;

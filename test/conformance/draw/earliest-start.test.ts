@@ -2,7 +2,12 @@ import { describe, expect, it } from "vitest";
 import { concurrency, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
 import type { Granted } from "../../../src/core/store.ts";
-import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import {
+  createTestReplica,
+  policyOf,
+  slotsOf,
+  type TestReplica,
+} from "../../support/draws/test-replica.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
 const SECOND_US = 1_000_000;
@@ -10,7 +15,7 @@ const SECOND_US = 1_000_000;
 /** Asks every so often until there is a slot. Returns it, and all that was told until then. */
 async function untilSlot(
   { clock }: PinnedStore,
-  draw: () => ReturnType<Asker["draw"]>,
+  draw: () => ReturnType<TestReplica["draw"]>,
 ): Promise<{ readonly slotUs: number; readonly told: readonly Granted[] }> {
   const told: Granted[] = [];
   for (;;) {
@@ -31,7 +36,11 @@ describe.each(storeKinds())("the time before which no call can start, in $name",
   ])("is never later than the call's slot while a cut rate grows back, of %s", async (...given) => {
     const [, options, key] = given;
     const pinned = open();
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy: policyOf(options) });
+    const a = createTestReplica(pinned.store, {
+      bucket: "b",
+      name: "a",
+      policy: policyOf(options),
+    });
     const draw = () => a.drawAll([key === undefined ? { wanted: 1 } : { wanted: 1, key }]);
     const { slotUs: lastUs } = await untilSlot(pinned, draw);
     const cut = { factor: 300, floor: 50, recoverUs: 10 * SECOND_US, durationUs: 0 };
@@ -48,7 +57,7 @@ describe.each(storeKinds())("the time before which no call can start, in $name",
   it("ignores the distance that a response asked for, since the next response may end it", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s" });
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const a = createTestReplica(pinned.store, { bucket: "b", name: "a", policy });
     await a.steer({ do: "space", gapUs: SECOND_US, durationUs: 60 * SECOND_US });
     await a.draw(1);
 
@@ -66,7 +75,11 @@ describe.each(storeKinds())("the time before which no call can start, in $name",
   ])("names the rate, though all leases are out too: of %s", async (...given) => {
     const [, options, key, number] = given;
     const pinned = open();
-    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy: policyOf(options) });
+    const a = createTestReplica(pinned.store, {
+      bucket: "b",
+      name: "a",
+      policy: policyOf(options),
+    });
     const wanted = { wanted: 1, ...(key === undefined ? {} : { key }) };
     const [slotUs] = slotsOf(await a.drawAll([wanted]));
 

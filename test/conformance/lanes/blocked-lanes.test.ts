@@ -91,7 +91,7 @@ describe("a lane whose key has no room", () => {
     expect(await takeKeys(3)).toBe("aaa");
   });
 
-  it("comes back a second later, if no result of its probe arrives", async () => {
+  it("returns a second later if no result of its probe arrives", async () => {
     await setAside(HOUR_MS);
     await take({ woken: ["a"] });
     await takeIds(1);
@@ -103,10 +103,10 @@ describe("a lane whose key has no room", () => {
   });
 });
 
-describe("jobs whose time to start is over", () => {
+describe("jobs that have missed their deadline", () => {
   const expired = { startByMs: 1 };
 
-  it("go to a worker immediately, beside those that it asks for, though their lane is skipped", async () => {
+  it("go to a worker immediately, in addition to its request, even from a skipped lane", async () => {
     await setAside(HOUR_MS);
     const parked = await byHand.parked();
     await enqueue("a", 1, { startByMs: Date.now() + HOUR_MS });
@@ -138,7 +138,7 @@ describe("jobs whose time to start is over", () => {
     ]);
   });
 
-  it("remove their lane when they were all of it", async () => {
+  it("remove their lane if it has no other jobs", async () => {
     await enqueue("a", 2, { ...expired, weight: 3, share: 2 });
 
     await take({ mostExpired: 2 });
@@ -180,7 +180,7 @@ describe("jobs whose time to start is over", () => {
 });
 
 describe("a due job from a tool, with neither a key nor a priority", () => {
-  it("is given to the worker that asks then", async () => {
+  it("goes to the next worker that fetches", async () => {
     const { id } = await byHand.stored.add("job", 0, { delay: 1 });
     await waitUntil(async () => Date.now() > (await dueAtMs(id!)), "it is due");
 

@@ -35,7 +35,7 @@ async function openHeldBack(options: BucketOptions) {
   return { bucket, slots, asked, left: () => left };
 }
 
-it("a lease of one key that comes free has that key asked for at once, and no other", async () => {
+it("a lease that becomes free makes its key draw immediately, and no other key", async () => {
   const { bucket, slots, asked, left } = await openHeldBack({ perKey: { concurrency: 1 } });
 
   slots[7]!.release();
@@ -46,7 +46,7 @@ it("a lease of one key that comes free has that key asked for at once, and no ot
   await Promise.all([bucket.close(), advance(100)]);
 });
 
-it("a lease of all keys together that comes free has none asked for that its own limits hold back", async () => {
+it("a shared lease that becomes free makes no key draw that its own limits block", async () => {
   const limits = [concurrency(KEYS.length + 1)];
   const { bucket, slots, asked } = await openHeldBack({ limits, perKey: { rate: "1/h" } });
   const other = await bucket.draw({ key: "another" });
@@ -63,7 +63,7 @@ it("a lease of all keys together that comes free has none asked for that its own
   await Promise.all([bucket.close(), advance(100)]);
 });
 
-it("a lease of one key that comes free is taken up before others look in for theirs", async () => {
+it("a lease that becomes free is drawn before other keys check for theirs", async () => {
   const store = createFarStore({ thereMs: 10, backMs: 10 });
   const { bucket } = createTestBucket({ perKey: { concurrency: 1 } }, { store });
   // A script serves twelve keys: to look in for all of them takes 50 round trips, a second.
@@ -120,8 +120,8 @@ it("a lease offered to a call whose key was just paused is passed on immediately
   // It has not heard of the pause yet as it is offered the lease.
   const deaf: Store = {
     ...store,
-    listen: (asker, hear) =>
-      store.listen(asker, (...told) => {
+    listen: (replica, hear) =>
+      store.listen(replica, (...told) => {
         if (told[1] === "lease") hear(...told);
       }),
   };

@@ -22,7 +22,7 @@ function openTwo(here: BucketOptions, there: BucketOptions) {
 
 const tooLarge = { code: "ERR_COST_TOO_LARGE" };
 
-it("a call that could never pass for a while passes when it may again", async () => {
+it("a call that a policy made impossible starts once the policy allows it again", async () => {
   const { bucket } = createTestBucket(LARGE);
   await bucket.draw({ cost: 40 });
   await bucket.configure(SMALL);
@@ -40,14 +40,14 @@ it("a call that could never pass for a while passes when it may again", async ()
   expect(await bucket.throttled(async () => "ran", { cost: 40 })()).toBe("ran");
 });
 
-it("goes by what another replica has configured, in a process that has not drawn yet", async () => {
+it("uses the override of another replica before its own first draw", async () => {
   const [here, there] = openTwo(SMALL, SMALL);
   await there.configure(LARGE);
 
   expect((await here.draw({ cost: 40 })).bucket).toBe("test");
 });
 
-it("goes by the code's own policy where an older one of other code is in force", async () => {
+it("uses its own policy if the active one comes from older code", async () => {
   const [here, there] = openTwo(SMALL, LARGE);
   await there.draw({ cost: 40 });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { AwayEvent, BackEvent, BucketOptions } from "sluice";
+import type { BucketOptions, ReachableEvent, UnreachableEvent } from "sluice";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
@@ -12,15 +12,18 @@ function startReplica(away: ReadonlySet<string>, policy: Partial<BucketOptions> 
   const sluice = sluices.open({ logger: { warn: () => {}, error: () => {} } });
   const bucket = sluice.bucket("downstream", { rate: "1000/s", breaker: BREAKER, ...policy });
   const queue = sluice.queue<string>("jobs", { bucket });
-  const heard: AwayEvent[] = [];
-  const back: BackEvent[] = [];
-  bucket.on("away", (event) => heard.push(event));
-  bucket.on("back", (event) => back.push(event));
+  const heard: UnreachableEvent[] = [];
+  const back: ReachableEvent[] = [];
+  const byOldNames: object[] = [];
+  bucket.on("unreachable", (event) => heard.push(event));
+  bucket.on("reachable", (event) => back.push(event));
+  bucket.on("away", (event) => byOldNames.push(event));
+  bucket.on("back", (event) => byOldNames.push(event));
   const handler = ({ data }: { readonly data: string }): void => {
     if (!away.has(data)) return;
     throw Object.assign(new Error("refused"), { code: "ECONNREFUSED" });
   };
-  return { bucket, queue, heard, back, worker: sluice.worker(queue, handler) };
+  return { bucket, queue, heard, back, byOldNames, worker: sluice.worker(queue, handler) };
 }
 
 /** Another process, that only looks. */
@@ -33,7 +36,7 @@ function open(policy: Partial<BucketOptions> = {}) {
 describe("while the downstream is unreachable", () => {
   it("no job has an expected start, every process sees the held bucket, and each new hold is an event", async () => {
     const away = new Set(["jobs"]);
-    const { heard, back, worker, bucket } = startReplica(away);
+    const { heard, back, byOldNames, worker, bucket } = startReplica(away);
     const other = open();
     const jobs = await other.queue.enqueueMany(
       Array.from({ length: 20 }, () => "jobs"),
@@ -43,13 +46,18 @@ describe("while the downstream is unreachable", () => {
     // The cooldown of all calls, of 50 ms, is long over.
     await waitUntil(() => heard.length >= 6, "it was tried five times");
 
-    const { coolingForMs, awayForMs } = await other.bucket.peek();
+    const { coolingForMs, unreachableForMs, awayForMs } = await other.bucket.peek();
     const reason = "downstream away";
-    expect({ coolingForMs, isAway: awayForMs > 0 }).toEqual({ coolingForMs: 0, isAway: true });
+    expect({ coolingForMs, isAway: unreachableForMs > 0 }).toEqual({
+      coolingForMs: 0,
+      isAway: true,
+    });
+    expect(awayForMs).toBe(unreachableForMs);
+    expect(worker.status().unreachableForMs).toBeGreaterThan(0);
     expect(worker.status().awayForMs).toBeGreaterThan(0);
     expect(await later.eta()).toMatchObject({ startsInMs: undefined, reason });
     expect(await jobs.at(-1)!.eta()).toMatchObject({ startsInMs: undefined, reason });
-    expect(await other.queue.forecast()).toMatchObject({ goneInMs: undefined, reason });
+    expect(await other.queue.forecast()).toMatchObject({ emptyInMs: undefined, reason });
     expect(heard.slice(0, 6).map(({ key, forMs }) => ({ key, forMs }))).toEqual(
       [50, 100, 200, 400, 800, 1_600].map((forMs) => ({ key: undefined, forMs })),
     );
@@ -57,11 +65,15 @@ describe("while the downstream is unreachable", () => {
 
     away.clear();
     await waitUntil(async () => (await other.queue.counts()).done === 20, "all are done");
-    await waitUntil(async () => (await other.bucket.peek()).awayForMs === 0, "it is seen back");
+    await waitUntil(
+      async () => (await other.bucket.peek()).unreachableForMs === 0,
+      "it is seen back",
+    );
 
     expect(back).toEqual([{ key: undefined, keys: undefined }]);
-    expect(worker.status().awayForMs).toBe(0);
-    expect((await bucket.peek()).awayForMs).toBe(0);
+    expect(byOldNames).toEqual([...heard, ...back]);
+    expect(worker.status().unreachableForMs).toBe(0);
+    expect((await bucket.peek()).unreachableForMs).toBe(0);
     expect((await later.eta())!.startsInMs).toBeGreaterThan(0);
   });
 
@@ -82,19 +94,19 @@ describe("while the downstream is unreachable", () => {
 
     const reason = "key away";
     expect(await other.queue.forecast({ key: "bad" })).toMatchObject({
-      goneInMs: undefined,
+      emptyInMs: undefined,
       reason,
     });
-    expect(await other.queue.forecast()).toMatchObject({ goneInMs: undefined, reason });
-    expect((await other.queue.forecast({ key: "good" })).goneInMs).toBeGreaterThan(0);
+    expect(await other.queue.forecast()).toMatchObject({ emptyInMs: undefined, reason });
+    expect((await other.queue.forecast({ key: "good" })).emptyInMs).toBeGreaterThan(0);
     expect((await good.eta())!.startsInMs).toBeGreaterThan(0);
     expect(await bad.at(-1)!.eta()).toMatchObject({ startsInMs: undefined, reason });
     const waitsForKey = async (): Promise<boolean> =>
       (await bad.at(-1)!.explain())?.waitsFor === reason;
     await waitUntil(waitsForKey, "none of its attempts is under way or to be repeated");
-    expect((await other.bucket.peek({ key: "bad" })).awayForMs).toBeGreaterThan(0);
-    expect((await other.bucket.peek({ key: "good" })).awayForMs).toBe(0);
-    expect((await other.bucket.peek()).awayForMs).toBe(0);
+    expect((await other.bucket.peek({ key: "bad" })).unreachableForMs).toBeGreaterThan(0);
+    expect((await other.bucket.peek({ key: "good" })).unreachableForMs).toBe(0);
+    expect((await other.bucket.peek()).unreachableForMs).toBe(0);
     expect(new Set(heard.map(({ key }) => key))).toEqual(new Set(["bad"]));
 
     await other.queue.resume({ key: "good" });
@@ -102,7 +114,7 @@ describe("while the downstream is unreachable", () => {
     away.clear();
     await waitUntil(async () => (await other.queue.counts()).done === 11, "all are done");
     await waitUntil(
-      async () => (await other.bucket.peek({ key: "bad" })).awayForMs === 0,
+      async () => (await other.bucket.peek({ key: "bad" })).unreachableForMs === 0,
       "it is seen back",
     );
   });
@@ -116,12 +128,15 @@ describe("while the downstream is unreachable", () => {
     );
     await waitUntil(() => heard.length >= 5, "it was tried four times");
     await worker.close();
-    expect((await other.bucket.peek()).awayForMs).toBeGreaterThan(0);
+    expect((await other.bucket.peek()).unreachableForMs).toBeGreaterThan(0);
 
     startReplica(new Set());
     await waitUntil(async () => (await other.queue.counts()).done === 3, "all are done");
-    await waitUntil(async () => (await other.bucket.peek()).awayForMs === 0, "it is seen back");
+    await waitUntil(
+      async () => (await other.bucket.peek()).unreachableForMs === 0,
+      "it is seen back",
+    );
 
-    expect(await other.queue.forecast()).toMatchObject({ goneInMs: 0 });
+    expect(await other.queue.forecast()).toMatchObject({ emptyInMs: 0 });
   });
 });

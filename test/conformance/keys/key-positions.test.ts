@@ -1,18 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import {
-  createAsker,
+  createTestReplica,
   policyOf,
   slotsOf,
-  type Asker,
+  type TestReplica,
   type Wanted,
-} from "../../support/draws/asker.ts";
+} from "../../support/draws/test-replica.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 
 const ROUNDS = 20;
 const KEY = { wanted: 1, key: "acme" };
 
-describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
+describe.each(storeKinds())("the position of a key in $name", ({ open }) => {
   it.each<[string, readonly Wanted[]]>([
     [
       "priorities",
@@ -23,27 +23,27 @@ describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
     ],
     ["costs", [KEY, { ...KEY, cost: 2 }]],
   ])(
-    "is one, so that a replica with several %s leaves others their turn",
+    "counts once, so that a replica with several %s leaves others their turn",
     async (_of, slotRequests) => {
       const pinned = open();
       const limits = [leakyBucket("1000/s", { burst: 9 })];
       const policy = policyOf({ limits, perKey: { concurrency: 1 } });
       const [many, one] = ["many", "one"].map((name) =>
-        createAsker(pinned.store, { bucket: "b", name, policy }),
-      ) as [Asker, Asker];
+        createTestReplica(pinned.store, { bucket: "b", name, policy }),
+      ) as [TestReplica, TestReplica];
       const served = new Map([
         [many, 0],
         [one, 0],
       ]);
 
       for (let round = 0; round < ROUNDS; round++) {
-        for (const [asker, wanted] of [[many, slotRequests] as const, [one, [KEY]] as const]) {
-          const { lease } = asker;
-          const reply = await asker.drawAll(wanted);
+        for (const [replica, wanted] of [[many, slotRequests] as const, [one, [KEY]] as const]) {
+          const { lease } = replica;
+          const reply = await replica.drawAll(wanted);
           pinned.clock.advanceMs(20);
           if (!wanted.some((_wish, index) => slotsOf(reply, index).length > 0)) continue;
-          served.set(asker, served.get(asker)! + 1);
-          await asker.release([lease], "acme");
+          served.set(replica, served.get(replica)! + 1);
+          await replica.release([lease], "acme");
         }
       }
 
@@ -52,12 +52,12 @@ describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
     },
   );
 
-  it("is that of its first call, so that a newcomer waits behind all that came before", async () => {
+  it("is that of its first call, so that a new call waits behind all earlier ones", async () => {
     const pinned = open();
     const policy = policyOf({ perKey: { concurrency: 3 } });
     const [holder, first, second] = ["holder", "first", "second"].map((name) =>
-      createAsker(pinned.store, { bucket: "b", name, policy }),
-    ) as [Asker, Asker, Asker];
+      createTestReplica(pinned.store, { bucket: "b", name, policy }),
+    ) as [TestReplica, TestReplica, TestReplica];
     const slotRequests: readonly Wanted[] = [
       { ...KEY, wanted: 2, priority: "high" },
       { ...KEY, priority: "normal" },

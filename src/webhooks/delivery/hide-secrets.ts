@@ -75,7 +75,7 @@ const ENCODINGS: readonly Encoding[] = [
 ];
 
 /** Removes the secrets in `hidden` from a reply. The bytes may be in any encoding. */
-export function withoutHidden(answer: Buffer, hidden: readonly string[]): Buffer {
+export function hideSecrets(answer: Buffer, hidden: readonly string[]): Buffer {
   const values = hidden.filter((value) => value.length >= PIECE);
   if (values.length === 0 || answer.length < SHORTEST_START) return answer;
   const isHidden = new Uint8Array(answer.length);

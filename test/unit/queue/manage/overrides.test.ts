@@ -8,7 +8,7 @@ import type {
 import { createMemoryInsight } from "../../../../src/stores/memory/memory-insight.ts";
 import type { StoredAccess } from "../../../../src/queue/bullmq/stored-queue.ts";
 import { createSettings } from "../../../../src/queue/enqueue/settings.ts";
-import { createSettingByHand } from "../../../../src/queue/manage/by-hand.ts";
+import { createSettingByHand } from "../../../../src/queue/manage/overrides.ts";
 import { checkRules } from "../../../../src/rules/read.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 

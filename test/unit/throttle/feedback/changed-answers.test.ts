@@ -51,19 +51,24 @@ describe("a feedback function that gets the bucket's own reading", () => {
 
     const { coolingForMs } = await refusedOnce(feedback);
 
-    const heard: unknown = expect.objectContaining({ refused: true, afterMs: 2_000, retry: true });
-    expect(feedback.mock.calls[0]![1]).toMatchObject({ heard, key: "k", bucket: "test" });
+    const answer: unknown = expect.objectContaining({ refused: true, afterMs: 2_000, retry: true });
+    expect(feedback.mock.calls[0]![1]).toMatchObject({
+      answer,
+      heard: answer,
+      key: "k",
+      bucket: "test",
+    });
     expect(coolingForMs).toBe(0);
   });
 
   it.each<[string, Read, number]>([
-    ["as it is", (_answer, { heard }) => heard, 2_000],
-    ["changed", (_answer, { heard }) => ({ ...heard, afterMs: 5_000 }), 5_000],
-    ["as none", (_answer, { heard }) => ({ ...heard, refused: false }), 0],
-    ["with a unit", (_answer, { heard }) => ({ ...heard, unit: "tokens" }), 2_000],
+    ["as it is", (_result, { answer }) => answer, 2_000],
+    ["changed", (_result, { answer }) => ({ ...answer, afterMs: 5_000 }), 5_000],
+    ["as none", (_result, { answer }) => ({ ...answer, refused: false }), 0],
+    ["with a unit", (_result, { answer }) => ({ ...answer, unit: "tokens" }), 2_000],
     ["as a cooldown with a unit", () => ({ coolMs: 5_000, unit: "tokens" }), 5_000],
-    ["of the bucket", (_answer, { heard }) => ({ ...heard, scope: "bucket" }), 2_000],
-    ["in a while", async (_answer, { heard }) => ({ ...heard, afterMs: 5_000 }), 5_000],
+    ["of the bucket", (_result, { answer }) => ({ ...answer, scope: "bucket" }), 2_000],
+    ["in a while", async (_result, { answer }) => ({ ...answer, afterMs: 5_000 }), 5_000],
     ["in a while as a cooldown", async () => ({ coolMs: 5_000 }), 5_000],
   ])("may return it %s", async (_how, feedback, coolMs) => {
     const { coolingForMs, messages } = await refusedOnce(feedback);
@@ -74,7 +79,7 @@ describe("a feedback function that gets the bucket's own reading", () => {
   });
 
   it("may call a refusal what the bucket took for none", async () => {
-    const feedback: Read = (_answer, { heard }) => ({ ...heard, refused: true });
+    const feedback: Read = (_result, { answer }) => ({ ...answer, refused: true });
 
     const state = await standsAfter({ rate: "100/s", feedback }, new Error("an own protocol"));
 

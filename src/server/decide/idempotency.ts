@@ -6,7 +6,7 @@ import type { EnqueueOptions } from "../../queue/options.ts";
 import { HttpProblem } from "../problem.ts";
 
 /** A request that clients may repeat. Its jobs are stored only once. */
-export interface Once {
+export interface IdempotentRequest {
   readonly dedupeIdOf: (index: number | undefined) => string;
   /**
    * Stores the jobs of a request if its content matches that of the first request with the same
@@ -16,10 +16,10 @@ export interface Once {
    * then. There is one exception: if the record of the first request is lost but its jobs still
    * exist, jobs that the first request did not contain are stored.
    */
-  store(request: OnceRequest): Promise<QueuedJob<unknown>[]>;
+  store(request: JobsRequest): Promise<QueuedJob<unknown>[]>;
 }
 
-interface OnceRequest {
+interface JobsRequest {
   readonly body: unknown;
   /** The data of each job. */
   readonly data: readonly unknown[];
@@ -32,14 +32,18 @@ const HOLDS_MS = 24 * 3_600_000;
 const NOTED_MS = HOLDS_MS + 3_600_000;
 const LONGEST_KEY = 255;
 
-interface OnceParts {
+interface IdempotencyParts {
   readonly notes: RequestNotes;
   readonly queue: string;
   readonly header: string | string[] | undefined;
 }
 
 /** @throws {@link InvalidOptionError} when the header is not a valid key. */
-export function readOnce({ notes, queue, header }: OnceParts): Once | undefined {
+export function readIdempotencyKey({
+  notes,
+  queue,
+  header,
+}: IdempotencyParts): IdempotentRequest | undefined {
   if (header === undefined) return undefined;
   const key = String(header).replace(/^"(.*)"$/, "$1");
   if (key === "" || key.length > LONGEST_KEY) {
@@ -87,12 +91,12 @@ function otherBefore(): HttpProblem {
 }
 
 /** Adds a `dedupeId` to the options, so that a repeated request does not store its jobs again. */
-export function withOnce(
-  once: Once | undefined,
+export function withDedupeId(
+  request: IdempotentRequest | undefined,
   options: EnqueueOptions,
   index?: number,
 ): EnqueueOptions {
-  if (once === undefined) return options;
+  if (request === undefined) return options;
   if (options.dedupeId !== undefined) {
     throw new InvalidOptionError({
       where: "the request",
@@ -101,7 +105,7 @@ export function withOnce(
       remedy: "give it, or the header Idempotency-Key",
     });
   }
-  return { ...options, dedupeId: once.dedupeIdOf(index), dedupeMs: HOLDS_MS } as EnqueueOptions;
+  return { ...options, dedupeId: request.dedupeIdOf(index), dedupeMs: HOLDS_MS } as EnqueueOptions;
 }
 
 function digestOf(text: string): string {

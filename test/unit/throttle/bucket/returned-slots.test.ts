@@ -68,7 +68,7 @@ const stores: [string, () => Store][] = [
   ["a store that is 2 ms away", () => createSlowStore(2)],
 ];
 
-describe.each(stores)("what comes back to %s", (_, openStore) => {
+describe.each(stores)("a slot that is returned to %s", (_, openStore) => {
   const ofKeys: BucketOptions = {
     limits: [leakyBucket("20/s"), slidingLog(3, "1h")],
     perKey: { rate: "1000/s" },
@@ -88,7 +88,7 @@ describe.each(stores)("what comes back to %s", (_, openStore) => {
     return { bucket, two, leave };
   }
 
-  it("from a call that gave up is taken by a waiting one", async () => {
+  it("from a cancelled call goes to a waiting call", async () => {
     const { bucket, two, leave } = holdLast();
     await pass(1);
     const waiting = endOf(bucket.draw({ key: "b", maxWaitMs: 10_000 }));
@@ -103,7 +103,7 @@ describe.each(stores)("what comes back to %s", (_, openStore) => {
     expect([await waiting, await last]).toEqual(["went", "ERR_CLOSED"]);
   });
 
-  it("from a call that gave up is taken by one that arrives at that moment", async () => {
+  it("from a cancelled call goes to a call that arrives at that moment", async () => {
     const { bucket, two, leave } = holdLast();
     await pass(1);
     const waiting = endOf(bucket.draw({ key: "b" }));

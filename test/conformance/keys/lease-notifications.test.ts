@@ -7,7 +7,7 @@ import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { wakeChannel } from "../../../src/stores/redis/scripts/bucket/leases.ts";
 import { createNotifications } from "../../../src/stores/redis/pubsub.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
-import { createAsker, policyOf } from "../../support/draws/asker.ts";
+import { createTestReplica, policyOf } from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
@@ -16,7 +16,7 @@ const policy = policyOf({ limits: [concurrency(2)], perKey: { concurrency: 1 } }
 /** One waits for the lease of a key, and maybe for one of those that all share, and both are given back together. */
 async function giveBackTo(store: Store, alsoWaitsForOthers: boolean): Promise<void> {
   const [holder, waiter] = ["h", "x"].map((name) =>
-    createAsker(store, { bucket: "b", name, policy }),
+    createTestReplica(store, { bucket: "b", name, policy }),
   );
   const drawFor = (key: string) => ({ wanted: 1, key });
   await holder!.drawAll([drawFor("acme")]);
@@ -35,7 +35,7 @@ describe("a caller that waits for a lease is notified which lease is free", () =
     [true, [["b", "lease", undefined], OF_KEY]],
   ] as const;
 
-  it.each(NEWS)("in memory, also of one that all share: %j", async (alsoOthers, told) => {
+  it.each(NEWS)("in memory, also if keys share the lease: %j", async (alsoOthers, told) => {
     const store = createMemoryStore(createManualClock().nowUs);
     const news: unknown[] = [];
     store.listen("x", (...each) => news.push(each));
@@ -45,7 +45,7 @@ describe("a caller that waits for a lease is notified which lease is free", () =
     expect(news).toEqual(told);
   });
 
-  it.each(NEWS)("in Redis, also of one that all share: %j", async (alsoOthers, told) => {
+  it.each(NEWS)("in Redis, also if keys share the lease: %j", async (alsoOthers, told) => {
     const redis = new Redis(inject("redisUrl"));
     const prefix = `t${randomUUID()}`;
     const wakeCalls = createNotifications(() => new Redis(inject("redisUrl")), prefix);

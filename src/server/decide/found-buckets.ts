@@ -10,7 +10,7 @@ export interface Finder {
 }
 
 /** Caches the buckets and queues that this server knows, by name. */
-export interface Found {
+export interface FoundBuckets {
   /** @throws {@link HttpProblem} 404 when no process has declared the bucket. */
   bucket(name: string): Promise<Bucket> | Bucket;
   /** @throws {@link HttpProblem} 404 when no process has declared the queue. */
@@ -26,7 +26,7 @@ interface Known {
   expiresAtMs: number;
 }
 
-export function createFound(sluice: Finder): Found {
+export function createFoundBuckets(sluice: Finder): FoundBuckets {
   const known = createLru<Known>(MOST_KNOWN);
 
   async function ask(name: string): Promise<Bucket> {

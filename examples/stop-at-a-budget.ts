@@ -28,7 +28,7 @@ const model = sluice.bucket("model", {
   perKey: { limits: [daily(0.5)] },
 });
 model.on("budget", ({ key, budget: name, part }) => {
-  console.log(`! ${key ?? "all teams"}: ${part * 100} % of ${name}`);
+  console.log(`! ${String(key ?? "all teams")}: ${part * 100} % of ${name}`);
 });
 const paid = model.throttled(ask, {
   key: (team) => team,

@@ -151,10 +151,13 @@ describe("a bucket with a budget", () => {
   });
 
   it("refuses two budgets of one unit and period, and fractions of whole units", async () => {
-    const { bucket } = sluices.open();
-    expect(() => bucket("two", { limits: [usd(), usd({ amount: 20 })] })).toThrow(/limits/);
+    const sluice = sluices.open();
+    expect(() => sluice.bucket("two", { limits: [usd(), usd({ amount: 20 })] })).toThrow(/limits/);
     const tokens = budget({ unit: "tokens", amount: 5_000, per: "day" });
-    const both = bucket("both", { rate: "100/s", limits: [usd({ per: "day" }), usd(), tokens] });
+    const both = sluice.bucket("both", {
+      rate: "100/s",
+      limits: [usd({ per: "day" }), usd(), tokens],
+    });
 
     await expect(both.draw({ cost: 1.5 })).rejects.toThrow(/whole number/);
     await expect(both.draw({ cost: { calls: 1.5 } })).rejects.toThrow(/cost.calls/);

@@ -158,7 +158,13 @@ local function serve(serving, slot_request)
     for index = 1, #slot_request.keys do slot_request.keys[index].is_drawn = true end
   end
   if is_slice(main, gates) then line.used = line.used + granted.count / main.share end
-  if deferred or granted.count < slot_request.wanted then
+  -- The calls that were just served may have spent a budget. Then the rest waits in no line either.
+  local rest = has_budgets and granted.count > 0 and granted.count < slot_request.wanted
+    and for_budgets().spent_by(serving, slot_request, open_scope)
+  if rest then
+    granted.limit, granted.balance, granted.binds_at = rest.limit, rest.balance, rest.binds_at
+    granted.soonest_us, granted.not_before_us = rest.soonest_us, rest.not_before_us
+  elseif deferred or granted.count < slot_request.wanted then
     end_slot_request(serving, slot_request, main, gates, granted, deferred, horizon_us)
   end
   return granted

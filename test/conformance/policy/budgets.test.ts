@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { budget, leakyBucket, type BudgetOptions } from "../../../src/core/policy/limit-makers.ts";
 import { toMillionths } from "../../../src/core/limits/budget.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
-import type { BudgetBalance, DrawReply } from "../../../src/core/store.ts";
+import { isNone, type BudgetBalance, type DrawReply } from "../../../src/core/store.ts";
 import {
   createTestReplica,
   policyOf,
@@ -21,7 +21,10 @@ function replicaOf(
   name = "a",
   perKey?: readonly Limit[],
 ): TestReplica {
-  const policy = policyOf({ limits, ...(perKey && { perKey: { limits: perKey } }) });
+  const policy = policyOf({
+    ...(limits.length > 0 && { limits }),
+    ...(perKey && { perKey: { limits: perKey } }),
+  });
   return createTestReplica(store, { bucket: "b", name, policy });
 }
 
@@ -63,6 +66,35 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
 
     expect(reply.granted[0]!.spent).toMatchObject({ spent: 0 });
     expect(slotsOf(reply, 1)).toHaveLength(2);
+  });
+
+  it.each([
+    ["of the bucket", [berlin({ amount: 1 })], undefined],
+    ["of the bucket, beside a rate", [berlin({ amount: 1 }), leakyBucket("10/s")], undefined],
+    ["of a key", [], [berlin({ amount: 1 })]],
+    [
+      "of a key, beside a shared rate",
+      [leakyBucket("99/s", { burst: 9 })],
+      [berlin({ amount: 1 })],
+    ],
+  ])("%s refuses at once those calls of a draw that no longer fit", async (_, limits, perKey) => {
+    const pinned = open();
+    at(pinned, "2026-11-23T12:00:00Z");
+    const [a, b] = ["a", "b"].map((name) => replicaOf(pinned, limits, name, perKey));
+    const wanted = { wanted: 3, cost: usd(0.4), key: "acme" };
+    const endUs = Date.parse("2026-12-01T00:00:00+01:00") * 1_000;
+
+    const reply = await a!.drawAll([{ ...wanted, wanted: 1 }]);
+    pinned.clock.advanceMs(1_000);
+    const { granted, position } = await a!.drawAll([wanted]);
+    pinned.clock.advanceMs(1_000);
+    const small = await b!.drawAll([{ ...wanted, cost: usd(0.2) }]);
+
+    expect(passed(reply)).toBe(1);
+    expect(granted[0]).toMatchObject({ soonestUs: endUs, notBeforeUs: endUs });
+    expect(granted[0]!.spent).toEqual({ spent: 800_000, total: 1_000_000, endUs });
+    expect([position, ...granted[0]!.positions].every(isNone)).toBe(true);
+    expect(passed(small)).toBe(1);
   });
 
   it("never lets four replicas pass more than the amount, at any mix of costs", async () => {

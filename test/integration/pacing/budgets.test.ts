@@ -34,6 +34,17 @@ describe("a bucket with a budget", () => {
     expect((await bucket.draw({ cost: { usd: 0.2 } })).bucket).toBe("b");
   });
 
+  it("rejects those calls of one tick that no longer fit into the budget of their key", async () => {
+    const bucket = sluices.open().bucket("b", { perKey: { limits: [usd({ amount: 1 })] } });
+    const draw = (cost: number) => bucket.draw({ key: "acme", cost: { usd: cost } });
+
+    const drawn = await Promise.allSettled([draw(0.4), draw(0.4), draw(0.4)]);
+
+    expect(drawn.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
+    expect(drawn[2]).toMatchObject({ reason: { code: "ERR_BUDGET_SPENT", spent: 0.8 } });
+    expect((await draw(0.2)).bucket).toBe("b");
+  });
+
   it("names the level that is spent: user, team or company", async () => {
     const bucket = sluices.open().bucket("b", {
       limits: [usd({ amount: 100 })],

@@ -8,7 +8,7 @@
 -- keys[3] zset: the name of each ledger of the bucket -> us at which the ledger expires.
 MAKERS[7] = function()
   local FIELDS = { 'start_us', 'spent', 'carried', 'granted', 'reserved', 'warned' }
-  local DAY_US, MOST_ENDED, MOST_GRANTED = 86400000000, 1000, 2000000000000000
+  local DAY_US, MOST_ENDED, MOST_GRANTED, MOST_KEPT = 86400000000, 1000, 2000000000000000, 100
 
   local function text_of(number)
     return string.format('%.0f', number)
@@ -190,11 +190,14 @@ MAKERS[7] = function()
     limit.ledger.holds = {}
   end
 
-  -- Sets how long Redis keeps the ledger: at least a day beyond the time at which its amounts no longer count.
+  -- Sets how long Redis keeps the ledger: at least a day beyond the time at which its amounts no longer count. With
+  -- carry-over, these are the periods in which the carried amount can still grow, and two more, but at most MOST_KEPT.
   local function keep(limit, view, now_us)
     local ledger, left_us = limit.ledger, view.end_us - now_us + DAY_US
     if limit.terms.day_count > 0 then left_us = left_us + limit.period_us end
-    if limit.terms.most_carried > 0 then left_us = left_us + 2 * limit.period_us end
+    if limit.terms.most_carried > 0 then
+      left_us = left_us + math.min(MOST_KEPT, math.ceil(limit.terms.most_carried / limit.count) + 2) * limit.period_us
+    end
     local left_ms = math.ceil(left_us / 1000)
     redis.call('PEXPIRE', limit.keys[1], text_of(left_ms))
     redis.call('ZREMRANGEBYSCORE', limit.keys[3], '-inf', text_of(now_us))

@@ -1,7 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
-import { concurrency, slidingLog } from "../../../src/core/policy/limit-makers.ts";
+import {
+  budget,
+  concurrency,
+  slidingLog,
+  type BudgetOptions,
+} from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
 import type { Change } from "../../../src/core/store.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
@@ -22,6 +27,12 @@ const HOUR_US = 3_600_000_000;
 const cut = { do: "cut", factor: 500, floor: 1, durationUs: 0, slotUs: 2 ** 52 } as const;
 const cool = { do: "cool", rampUs: 0, slotUs: 2 ** 52 } as const;
 const slowKeys = { rate: "100/s", perKey: { rate: "1/h" } };
+const DAY_MS = 24 * HOUR_MS;
+const startMs = createManualClock().nowUs() / 1_000;
+const toMidnight = DAY_MS - (startMs % DAY_MS);
+const budgetOf = (given: Partial<BudgetOptions>): PolicyOptions => ({
+  limits: [budget({ unit: "calls", amount: 10, per: "day", ...given })],
+});
 const alone = { perKey: { rate: "1/h" } };
 
 /** What was done to a bucket of a policy, a key of it, and for how long that is kept then. */
@@ -84,6 +95,21 @@ const CASES: [string, PolicyOptions, (replica: TestReplica) => Promise<unknown>,
       steered({ do: "pause", durationUs: 2 ** 51 }, "k"),
       "key:k:state",
       MONTH_MS,
+    ],
+    ["a budget", budgetOf({}), drawn, "budget:calls:day", toMidnight + DAY_MS],
+    [
+      "a budget that carries up to 2.5 days over",
+      budgetOf({ carryOver: { max: 25 } }),
+      drawn,
+      "budget:calls:day",
+      toMidnight + 6 * DAY_MS,
+    ],
+    [
+      "a budget that carries everything over",
+      budgetOf({ carryOver: true }),
+      drawn,
+      "budget:calls:day",
+      toMidnight + 101 * DAY_MS,
     ],
     ["a log", { limits: [slidingLog(5, "1h")] }, drawn, "log:0", HOUR_MS],
     [

@@ -8,7 +8,9 @@
 -- keys[3] zset: the name of each ledger of the bucket -> us at which the ledger expires.
 MAKERS[7] = function()
   local FIELDS = { 'start_us', 'spent', 'carried', 'granted', 'reserved', 'warned' }
-  local DAY_US, MOST_ENDED, MOST_GRANTED, MOST_KEPT = 86400000000, 1000, 2000000000000000, 100
+  local DAY_US, MOST_GRANTED, MOST_KEPT = 86400000000, 2000000000000000, 100
+  -- The most reservations that are given back at once: for a call that does not fit, and with each other change.
+  local MOST_ENDED, FEW_ENDED = 1000, 20
 
   local function text_of(number)
     return string.format('%.0f', number)
@@ -106,19 +108,22 @@ MAKERS[7] = function()
     return math.max(at_us, times[#times]) + limit.period_us
   end
 
-  -- Returns the reservations that have ended although no call has settled them, and the sum of those in the current
-  -- period.
-  local function ended_reservations(limit, now_us)
-    local names = redis.call('ZRANGEBYSCORE', limit.keys[2], '-inf', text_of(now_us), 'LIMIT', 0, MOST_ENDED)
-    local ended, sum, ledger = {}, 0, ledger_of(limit)
+  -- True if what was reserved at a slot counts in the newest period.
+  local function is_in_ledger(limit, slot_us)
+    return limit.terms.day_count > 0 or slot_us >= limit.ledger.start_us
+  end
+
+  -- Returns the first reservations that have ended although no call has settled them.
+  local function ended_reservations(limit, now_us, most)
+    local names, ended, fields = redis.call('ZRANGEBYSCORE', limit.keys[2], '-inf', text_of(now_us), 'LIMIT', 0, most), {}, {}
+    if #names == 0 then return ended end
+    for index, name in ipairs(names) do fields[index] = 'for ' .. name end
+    local amounts = redis.call('HMGET', limit.keys[1], unpack(fields))
     for index, name in ipairs(names) do
-      local amount = tonumber(redis.call('HMGET', limit.keys[1], 'for ' .. name)[1] or 0)
       local slot_us = tonumber(string.match(name, '%d+$'))
-      local counts = limit.terms.day_count > 0 or slot_us >= ledger.start_us
-      ended[index] = { name = name, amount = amount, slot_us = slot_us }
-      if counts then sum = sum + amount end
+      ended[index] = { name = name, field = fields[index], amount = tonumber(amounts[index] or 0), slot_us = slot_us }
     end
-    return ended, sum
+    return ended
   end
 
   local function add_to_day(limit, at_us, amount)
@@ -155,7 +160,7 @@ MAKERS[7] = function()
     else
       redis.call('HSET', limit.keys[1], field, text_of(known - amount))
     end
-    if limit.terms.day_count > 0 or slot_us >= ledger.start_us then ledger.reserved = math.max(0, ledger.reserved - amount) end
+    if is_in_ledger(limit, slot_us) then ledger.reserved = math.max(0, ledger.reserved - amount) end
     ledger.is_changed = true
     return true
   end
@@ -178,15 +183,17 @@ MAKERS[7] = function()
     ledger.warned = math.max(ledger.warned, reached)
   end
 
-  -- Writes the reservations of this run of the script.
+  -- Writes the reservations of this run of the script. Redis keeps the set of their ends as long as the ledger, so that
+  -- each reservation is found and given back.
   local function save_reservations(limit, now_us)
-    local ends = text_of(now_us + limit.terms.reserve_us)
+    local ends, has_some = text_of(now_us + limit.terms.reserve_us), false
     for name, amount in pairs(limit.ledger.holds) do
       local known = tonumber(redis.call('HMGET', limit.keys[1], 'for ' .. name)[1] or 0)
       redis.call('HSET', limit.keys[1], 'for ' .. name, text_of(known + amount))
       redis.call('ZADD', limit.keys[2], ends, name)
-      redis.call('PEXPIRE', limit.keys[2], text_of(math.ceil(limit.terms.reserve_us / 1000) * 2 + 86400000))
+      has_some = true
     end
+    if has_some then redis.call('PEXPIRE', limit.keys[2], text_of(redis.call('PTTL', limit.keys[1]))) end
     limit.ledger.holds = {}
   end
 
@@ -200,16 +207,37 @@ MAKERS[7] = function()
     end
     local left_ms = math.ceil(left_us / 1000)
     redis.call('PEXPIRE', limit.keys[1], text_of(left_ms))
+    redis.call('PEXPIRE', limit.keys[2], text_of(left_ms))
     redis.call('ZREMRANGEBYSCORE', limit.keys[3], '-inf', text_of(now_us))
     redis.call('ZADD', limit.keys[3], text_of(now_us + left_us), limit.keys[1])
     if redis.call('PTTL', limit.keys[3]) < left_ms then redis.call('PEXPIRE', limit.keys[3], text_of(left_ms)) end
     ledger.is_begun = false
   end
 
+  -- Gives back the first reservations that have ended. Returns true if there were any.
+  local function take_back_ended(limit, now_us, most)
+    local ended, names, fields = ended_reservations(limit, now_us, most), {}, {}
+    if #ended == 0 then return false end
+    for index, each in ipairs(ended) do
+      names[index], fields[index] = each.name, each.field
+      if each.amount > 0 then
+        if is_in_ledger(limit, each.slot_us) then
+          limit.ledger.reserved = math.max(0, limit.ledger.reserved - each.amount)
+        end
+        spend(limit, each.slot_us, -each.amount)
+      end
+    end
+    redis.call('HDEL', limit.keys[1], unpack(fields))
+    redis.call('ZREM', limit.keys[2], unpack(names))
+    return true
+  end
+
   -- Writes the ledger if this run of the script has changed it.
   local function save(limit, now_us)
     local ledger = limit.ledger
     if not ledger or not ledger.is_changed then return end
+    -- Reservations of an earlier period are no longer part of the reserved amount, but some may be left.
+    if ledger.reserved > 0 or ledger.is_begun then take_back_ended(limit, now_us, FEW_ENDED) end
     local view, values, gone = view_at(limit, math.max(now_us, ledger.start_us)), {}, {}
     note_thresholds(limit, view)
     for _, name in ipairs(FIELDS) do
@@ -228,24 +256,17 @@ MAKERS[7] = function()
     end
     if #gone > 0 then redis.call('HDEL', limit.keys[1], unpack(gone)) end
     redis.call('HSET', limit.keys[1], unpack(values))
-    save_reservations(limit, now_us)
     if ledger.is_begun then keep(limit, view, now_us) end
+    save_reservations(limit, now_us)
     ledger.is_changed = false
-  end
-
-  -- Gives back the reservations that have ended. Returns true if there were any.
-  local function take_back_ended(limit, now_us)
-    local ended = ended_reservations(limit, now_us)
-    for _, each in ipairs(ended) do
-      if end_reservation(limit, each.name, each.slot_us, each.amount) then spend(limit, each.slot_us, -each.amount) end
-    end
-    if #ended > 0 then save(limit, now_us) end
-    return #ended > 0
   end
 
   -- Returns the view of a time, without the reservations that have ended but are not given back yet.
   local function view_without_ended(limit, now_us)
-    local view, _, ended = view_at(limit, now_us), ended_reservations(limit, now_us)
+    local view, ended = view_at(limit, now_us), 0
+    for _, each in ipairs(ended_reservations(limit, now_us, MOST_ENDED)) do
+      if is_in_ledger(limit, each.slot_us) then ended = ended + each.amount end
+    end
     view.reserved = view.is_new and 0 or math.max(0, limit.ledger.reserved - ended)
     view.spent = math.max(0, view.spent - (view.is_new and 0 or ended))
     return view
@@ -269,7 +290,10 @@ MAKERS[7] = function()
     earliest = function(limit, at_us, cost, drawer)
       if cost <= 0 then return at_us end
       local fit_us = fits_at(limit, at_us, cost)
-      if not fit_us and drawer.now_us > 0 and take_back_ended(limit, drawer.now_us) then fit_us = fits_at(limit, at_us, cost) end
+      if not fit_us and drawer.now_us > 0 and take_back_ended(limit, drawer.now_us, MOST_ENDED) then
+        save(limit, drawer.now_us)
+        fit_us = fits_at(limit, at_us, cost)
+      end
       return fit_us or later_fit(limit, at_us, cost)
     end,
     commit = function(limit, at_us, cost, drawer)

@@ -41,7 +41,10 @@ MAKERS[7] = function()
   -- Returns the start and the end of the period, or for rolling days of the day, that contains a time. The asker
   -- computes `resets`, because Redis knows no time zones. Times beyond them are estimated.
   local function period_at(limit, at_us)
-    local resets, period_us = limit.resets, limit.terms.day_count > 0 and DAY_US or limit.period_us
+    local is_rolling = limit.terms.day_count > 0
+    local period_us = is_rolling and DAY_US or limit.period_us
+    -- The resets begin with today. Only the list of rolling days also has the days before.
+    local resets = is_rolling and at_us < limit.resets[1] and limit.terms.days or limit.resets
     for index = 1, #resets do
       if resets[index] > at_us then return index > 1 and resets[index - 1] or resets[1] - period_us, resets[index] end
     end

@@ -173,6 +173,30 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
     expect(await spend("2026-10-28T00:00:00+01:00", 4)).toBe(1);
   });
 
+  it("of rolling days returns a cost to the day of its slot, over a day of 25 hours", async () => {
+    const pinned = open();
+    const replica = replicaOf(pinned, [berlin({ per: { days: 3 } })]);
+    const days = [
+      "2026-10-24T12:00:00+02:00",
+      "2026-10-25T00:30:00+02:00",
+      "2026-10-26T12:00:00+01:00",
+    ];
+    const slots: number[] = [];
+    for (const day of days) {
+      at(pinned, day);
+      slots.push(...slotsOf(await replica.drawAll([{ wanted: 1, cost: usd(3) }])));
+    }
+
+    for (const slotUs of slots) await replica.settle(slotUs, usd(-2));
+    const spent: number[] = [];
+    for (const day of ["2026-10-26", "2026-10-27", "2026-10-28", "2026-10-29"]) {
+      at(pinned, `${day}T12:00:00+01:00`);
+      spent.push((await balanceOf(pinned, replica)).spent);
+    }
+
+    expect(spent).toEqual([3e6, 2e6, 1e6, 0]);
+  });
+
   it("carries the rest of a period over, up to its bound, also over idle periods", async () => {
     const pinned = open();
     at(pinned, "2026-01-10T12:00:00Z");

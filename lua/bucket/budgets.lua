@@ -38,7 +38,8 @@ while scope_number do
   if change == 'restore' then amounts[2], amounts[3] = next_number(), next_number() end
   if start_us == 0 or start_us == rule.balance(limit, now)[1] then
     rule[change](limit, now, unpack(amounts))
-    rule.save(limit, now)
+    -- Only calls report thresholds. Those of a restored balance were reported before.
+    rule.save(limit, now, change == 'grant')
     is_changed = true
   end
   scope_number = next_number()

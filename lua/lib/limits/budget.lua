@@ -168,17 +168,23 @@ MAKERS[7] = function()
     return true
   end
 
-  -- Adds the thresholds that are reached now, and were not reported in this period, to limit.crossed. What is only
-  -- reserved does not count.
-  local function note_thresholds(limit, view)
-    local ledger, reached = limit.ledger, 0
-    local spent = (limit.terms.day_count > 0 and view.spent or ledger.spent) - ledger.reserved
+  -- Returns how many thresholds are reached, and the amount that counts for them. What is only reserved does not count.
+  local function reached_at(limit, view)
+    local spent, reached = view.spent - limit.ledger.reserved, 0
     for index, part in ipairs(limit.terms.warn_at) do
       if spent * 1000000 >= part * view.total then reached = index end
     end
+    return reached, spent
+  end
+
+  -- Adds the thresholds that are reached now, and were not reported in this period, to limit.crossed. If the script
+  -- cannot report them, leaves them to the next call.
+  local function note_thresholds(limit, view, is_silent)
+    local ledger, reached, spent = limit.ledger, reached_at(limit, view)
     if limit.terms.day_count > 0 and ledger.start_us < view.start_us then
       ledger.start_us, ledger.warned, ledger.is_begun = view.start_us, math.min(ledger.warned, reached), true
     end
+    if is_silent then return end
     for index = ledger.warned + 1, reached do
       limit.crossed = limit.crossed or {}
       limit.crossed[#limit.crossed + 1] = { part = limit.terms.warn_at[index], spent = spent, total = view.total, end_us = view.end_us }
@@ -236,13 +242,13 @@ MAKERS[7] = function()
   end
 
   -- Writes the ledger if this run of the script has changed it.
-  local function save(limit, now_us)
+  local function save(limit, now_us, is_silent)
     local ledger = limit.ledger
     if not ledger or not ledger.is_changed then return end
     -- Reservations of an earlier period are no longer part of the reserved amount, but some may be left.
     if ledger.reserved > 0 or ledger.is_begun then take_back_ended(limit, now_us, FEW_ENDED) end
     local view, values, gone = view_at(limit, math.max(now_us, ledger.start_us)), {}, {}
-    note_thresholds(limit, view)
+    note_thresholds(limit, view, is_silent)
     for _, name in ipairs(FIELDS) do
       values[#values + 1] = name
       values[#values + 1] = text_of(ledger[name])
@@ -293,9 +299,12 @@ MAKERS[7] = function()
     earliest = function(limit, at_us, cost, drawer)
       if cost <= 0 then return at_us end
       local fit_us = fits_at(limit, at_us, cost)
-      if not fit_us and drawer.now_us > 0 and take_back_ended(limit, drawer.now_us, MOST_ENDED) then
-        save(limit, drawer.now_us)
-        fit_us = fits_at(limit, at_us, cost)
+      if not fit_us and drawer.now_us > 0 then
+        local has_ended = take_back_ended(limit, drawer.now_us, MOST_ENDED)
+        local is_reached = reached_at(limit, view_at(limit, drawer.now_us)) > limit.ledger.warned
+        if is_reached then limit.ledger.is_changed = true end
+        if has_ended or is_reached then save(limit, drawer.now_us) end
+        if has_ended then fit_us = fits_at(limit, at_us, cost) end
       end
       return fit_us or later_fit(limit, at_us, cost)
     end,

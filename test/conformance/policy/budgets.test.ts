@@ -2,7 +2,12 @@ import { describe, expect, it } from "vitest";
 import { budget, leakyBucket, type BudgetOptions } from "../../../src/core/policy/limit-makers.ts";
 import { toMillionths } from "../../../src/core/limits/budget.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
-import { isNone, type BudgetBalance, type DrawReply } from "../../../src/core/store.ts";
+import {
+  isNone,
+  type BudgetBalance,
+  type DrawReply,
+  type Settled,
+} from "../../../src/core/store.ts";
 import {
   createTestReplica,
   policyOf,
@@ -34,6 +39,8 @@ async function balanceOf({ store }: PinnedStore, replica: TestReplica): Promise<
 }
 
 const passed = (reply: DrawReply): number => slotsOf(reply).length;
+const partsOf = (reply: Settled | undefined): number[] =>
+  (reply?.crossed ?? []).map(({ part }) => part);
 
 describe.each(storeKinds())("a budget in $name", ({ open }) => {
   const at = (pinned: PinnedStore, time: string): void =>
@@ -377,17 +384,38 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
     const [a, b] = ["a", "b"].map((name) =>
       replicaOf(pinned, [berlin({ warnAt: [0.5, 0.8] })], name),
     );
-    const parts = (reply: { crossed?: readonly { part: number }[] | undefined } | undefined) =>
-      (reply?.crossed ?? []).map(({ part }) => part);
 
     const [slotUs] = slotsOf(await a!.drawAll([{ wanted: 1, cost: usd(4), settles: true }]));
-    expect(parts(await b!.drawAll([{ wanted: 1, cost: usd(4) }]))).toEqual([]);
+    expect(partsOf(await b!.drawAll([{ wanted: 1, cost: usd(4) }]))).toEqual([]);
     const settled = await a!.settle(slotUs!, usd(0.9), undefined, false, usd(4));
-    expect(parts(settled)).toEqual([0.5, 0.8]);
+    expect(partsOf(settled)).toEqual([0.5, 0.8]);
     expect(settled!.crossed![1]).toMatchObject({ key: undefined, spent: 8.9e6, total: 10e6 });
-    expect(parts(await b!.settle(slotUs!, usd(-4)))).toEqual([]);
-    expect(parts(await b!.drawAll([{ wanted: 1, cost: usd(5) }]))).toEqual([]);
+    expect(partsOf(await b!.settle(slotUs!, usd(-4)))).toEqual([]);
+    expect(partsOf(await b!.drawAll([{ wanted: 1, cost: usd(5) }]))).toEqual([]);
     at(pinned, "2026-12-23T12:00:00Z");
-    expect(parts(await b!.drawAll([{ wanted: 1, cost: usd(5) }]))).toEqual([0.5]);
+    expect(partsOf(await b!.drawAll([{ wanted: 1, cost: usd(5) }]))).toEqual([0.5]);
+  });
+
+  it.each([
+    ["a call that fits", 9, 1],
+    ["a call that does not fit", 11, 0],
+  ])("reports the thresholds that an undone grant reaches with %s", async (_, cost, fits) => {
+    const pinned = open();
+    at(pinned, "2026-11-23T12:00:00Z");
+    const replica = replicaOf(pinned, [berlin({ warnAt: [0.5, 0.8] })]);
+    const grant = (amount: number) => {
+      const grants = [{ scopeNumber: 0, limitNumber: 1, startUs: 0, amount }];
+      const request = { bucket: "b", terms: replica.terms(), scopes: [] };
+      return pinned.store.budgets({ ...request, change: { do: "grant", grants } });
+    };
+
+    await grant(20e6);
+    const before = await replica.drawAll([{ wanted: 1, cost: usd(cost) }]);
+    await grant(-20e6);
+    const next = await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
+    const last = await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
+
+    expect(passed(next)).toBe(fits);
+    expect([before, next, last].map(partsOf)).toEqual([[], [0.5, 0.8], []]);
   });
 });

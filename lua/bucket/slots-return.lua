@@ -35,10 +35,16 @@ for index = 1, #(keys or {}) + 1 do
 end
 
 local bucket = load_bucket(KEYS[1])
-if not bucket then return 0 end
-advance(bucket, server_us)
--- If another policy is active now, these slots are no longer booked.
-if bucket.text ~= text then return 1 end
+if bucket then advance(bucket, server_us) end
+local slots = { name = name, replica = replica, reserves = reserves, next_number = next_number }
+local is_same = bucket ~= nil and bucket.text == text
+-- If the policy has changed, these slots are booked only in budgets, because they outlive the policy.
+local is_booked = is_same and generation == bucket.generation
+if has_budgets and not is_booked then
+  for index, part in ipairs(parts) do part.scope = { limits = index == 1 and terms.limits or keys[index - 1].limits } end
+  take_back_from_budgets(parts, server_us, slots)
+end
+if not is_same then return bucket and 1 or 0 end
 bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
 
 local function leave(scope, turns_key, own_since_us, own_order)
@@ -63,9 +69,7 @@ for index, key in ipairs(keys) do
   end
 end
 
-if generation == bucket.generation then
-  take_back(bucket, known, { name = name, replica = replica, reserves = reserves, next_number = next_number })
-end
+if is_booked then take_back(bucket, known, slots) end
 save_bucket(KEYS[1], bucket)
 for _, key in ipairs(keys) do
   if key.scope then save_key(key.state_key, key.scope, bucket.clock_us) end

@@ -10,12 +10,25 @@ local function unbook(part, slot_us, drawer)
   part.scope.last_us = slot_us - 1
 end
 
--- Returns the costs of one slot to the budgets of a part. The time of the slot stays booked.
-local function return_to_budgets(part, slot_us, drawer)
-  for index, limit in ipairs(part.scope.limits) do
-    local rule = RULES[limit.code]
-    if rule.is_budget then rule.commit(limit, slot_us, -part.costs[index], drawer) end
+-- Returns the costs of one slot to the budgets of all parts. The time of the slot stays booked.
+local function return_to_budgets(parts, slot_us, drawer)
+  for _, part in ipairs(parts) do
+    for index, limit in ipairs(part.scope.limits) do
+      local rule = RULES[limit.code]
+      if rule.is_budget then rule.commit(limit, slot_us, -part.costs[index], drawer) end
+    end
   end
+end
+
+local function save_parts(parts, now_us)
+  for _, part in ipairs(parts) do save_budgets(part.scope.limits, now_us, true) end
+end
+
+-- Takes slots back that are booked only in budgets.
+local function take_back_from_budgets(parts, now_us, given)
+  local drawer = { now_us = now_us, asker = given.replica, reserves = given.reserves }
+  for _ = 1, given.next_number() do return_to_budgets(parts, given.next_number(), drawer) end
+  save_parts(parts, now_us)
 end
 
 -- Takes slots back, the latest first. Cancels the booking of the last booked slot. A slot with later slots becomes a
@@ -35,11 +48,12 @@ local function take_back(bucket, parts, given)
     if slot_us > now_us and is_last then
       for _, part in ipairs(parts) do unbook(part, slot_us, drawer) end
     elseif has_budgets then
-      for _, part in ipairs(parts) do return_to_budgets(part, slot_us, drawer) end
+      return_to_budgets(parts, slot_us, drawer)
     elseif slot_us > now_us and can_leave_holes then
       local member = hole_name(slot_us, given.replica, index, given.name)
       bucket.holes = bucket.holes + redis.call('ZADD', KEYS[3], slot_us, member)
     end
   end
+  save_parts(parts, now_us)
   if bucket.holes > 0 then redis.call('PEXPIRE', KEYS[3], KEEP_MS) end
 end

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { budget, leakyBucket, type BudgetOptions } from "../../../src/core/policy/limit-makers.ts";
+import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import { toMillionths } from "../../../src/core/limits/budget.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import {
@@ -267,6 +268,34 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
     expect(await balanceOf(pinned, after)).toMatchObject({ spent: 5_000_000, total: 20_000_000 });
   });
 
+  it.each([
+    ["another policy is active", 1],
+    ["the policy was declared again after another one", 2],
+  ])("gets unused slots back although %s", async (_, changes) => {
+    const pinned = open();
+    const limits = [leakyBucket("10/s"), berlin({})];
+    const perKey = [berlin({})];
+    const replica = replicaOf(pinned, limits, "a", perKey);
+    const slots = slotsOf(await replica.drawAll([{ wanted: 1, cost: usd(2), key: "acme" }]));
+    for (const other of [[leakyBucket("20/s")], limits].slice(0, changes)) {
+      pinned.clock.advanceMs(10);
+      await replicaOf(pinned, other, "b", perKey).draw(1);
+    }
+
+    await replica.giveBack(slots, usd(2), "acme");
+
+    const scopes = scopesOf(replica.policy, "acme");
+    const request = {
+      bucket: "b",
+      terms: replica.terms(),
+      scopes,
+      change: { do: "look" },
+    } as const;
+    const { balances } = await pinned.store.budgets(request);
+    expect(slots).toHaveLength(1);
+    expect(balances.map(({ spent }) => spent)).toEqual([0, 0]);
+  });
+
   it("settles more or less than the estimate, and gives unused slots back", async () => {
     const pinned = open();
     const replica = replicaOf(pinned, [berlin({}), leakyBucket("10/s")]);
@@ -412,6 +441,7 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
     await grant(20e6);
     const before = await replica.drawAll([{ wanted: 1, cost: usd(cost) }]);
     await grant(-20e6);
+    await replica.giveBack([pinned.clock.nowUs()], usd(0.01));
     const next = await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
     const last = await replica.drawAll([{ wanted: 1, cost: usd(1) }]);
 

@@ -67,6 +67,8 @@ export interface DrawParts {
 
 const JSON_TYPE = "application/json; charset=utf-8";
 const HOLD_MS = 60_000;
+/** The same for a slot that the client will settle, as long as a budget keeps a reservation by default. */
+const SETTLE_HOLD_MS = 600_000;
 /**
  * The default maximum wait for draws of several slots. It ends the deadlock of two callers that
  * each hold what the other needs.
@@ -84,12 +86,14 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     caller: Pick<Caller, "onHangUp" | "log">,
   ): SlotReply {
     const { bucket, atMs, hasLease } = slot;
-    const { cost, holdMs } = asked;
+    const { cost, holdMs, settles } = asked;
     const slotReply = { bucket, atMs, waitedMs: inMicroseconds(slot.waitedMs), hasLease };
     caller.onHangUp(() => giveBack(slot, asked, caller));
     // A call with cost 1 and no hold has nothing to settle or release.
-    if (!hasLease && cost === undefined && holdMs === undefined) return slotReply;
-    const heldForMs = holdMs ?? HOLD_MS;
+    const isFinal = !hasLease && cost === undefined && holdMs === undefined;
+    if (isFinal && settles !== true) return slotReply;
+    // A lease blocks other calls, so it is not held for long unless the client asks for it.
+    const heldForMs = holdMs ?? (settles === true && !hasLease ? SETTLE_HOLD_MS : HOLD_MS);
     const { id, letGo } = slots.give(slot, { cost, holdMs: heldForMs });
     caller.onHangUp(letGo);
     return { id, ...slotReply, heldForMs };

@@ -33,7 +33,7 @@ const HOLD_MS = {
   minimum: 1,
   maximum: 86_400_000,
   description:
-    "How long the slot can be settled and released, and the longest that its lease lasts unless it is renewed. Defaults to 60,000.",
+    "How long the slot can be settled and released, and the longest that its lease lasts unless it is renewed. Defaults to 60,000, and to 600,000 with `settles` if the slot has no lease.",
 };
 
 const SETTLES = {

@@ -72,6 +72,8 @@ export interface SharedByParts {
   readonly tally: Tally;
   /** Called after each live change of one key or of all keys, so that waiting calls follow the change at once. */
   readonly onLiveChange: (key: string | undefined) => void;
+  /** Returns how to take a grant back, from the part that has the grant's key. */
+  readonly inverseOfGrant: BudgetControl["inverseOfGrant"];
 }
 
 /**
@@ -184,7 +186,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     waiting,
     refreshPolicy,
     isDeclared: settings.findPolicy === undefined,
-    inverseOfGrant: (last) => budgets.inverseOfGrant(last),
+    inverseOfGrant: shared.inverseOfGrant,
     onChange: shared.onLiveChange,
   });
   const feedback = createFeedbackReader(

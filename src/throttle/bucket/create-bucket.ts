@@ -31,7 +31,12 @@ import type { Throttle } from "../wrap/throttled-types.ts";
 import { readWhoAndWhy } from "../../core/input/who-and-why.ts";
 import { readBackups, readBudgetsOptions, type BudgetState } from "./budgets.ts";
 import { createBucketEmitter, createCloseListeners } from "./bucket-events.ts";
-import { createPart, type BucketPart, type PartSettings } from "./bucket-part.ts";
+import {
+  createPart,
+  type BucketPart,
+  type PartSettings,
+  type SharedByParts,
+} from "./bucket-part.ts";
 import { readPreview, suppose } from "./facts/preview.ts";
 import { readHistory, readStatus } from "./facts/status.ts";
 import { activityOf, createTally } from "./facts/tally.ts";
@@ -77,12 +82,13 @@ export function createBucket(
   const parts: BucketPart[] = [];
   const events = createBucketEmitter(name, logger);
   const tally = createTally(settings);
-  const shared = {
+  const shared: SharedByParts = {
     waiting: () => (isSpread ? sumOf((part) => part.waiting) : parts[FIRST_PART]!.waiting),
     refusals: createRefusals(),
     events,
     tally,
     onLiveChange: redraw,
+    inverseOfGrant: (last) => partFor(last.key).budgets.inverseOfGrant(last),
   };
   const breaker = createBreaker({
     bucket: name,

@@ -383,7 +383,8 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     const { limits, shadows, perKey } = policy();
     if (scopes.length + limits.length + shadows.length === 0) throw noLimitError(key, perKey);
     const isPlain = cost === undefined && beyond === undefined && scopes.length > 0;
-    const known = isPlain ? cachedTerms.find((terms) => haveLimits(scopes, terms)) : undefined;
+    const usesCache = isPlain && settles !== true;
+    const known = usesCache ? cachedTerms.find((terms) => haveLimits(scopes, terms)) : undefined;
     const costs = known ?? costsFor(scopes, { cost, beyond });
     // A key may contain spaces and digits, so a colon marks the end of the costs.
     const limitsOfOne = known === undefined && settles === true && limitsOfCall(limits, scopes);
@@ -394,12 +395,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     // have changed.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
     const callTerms = known ?? termsOf(scopes, costs, settles);
-    if (
-      isPlain &&
-      settles !== true &&
-      known === undefined &&
-      cachedTerms.length < MOST_CACHED_TERMS
-    )
+    if (usesCache && known === undefined && cachedTerms.length < MOST_CACHED_TERMS)
       cachedTerms.push(callTerms);
     const group = new Group(callTerms, { keeper, name, scopes });
     return isOneOff ? group : add(group);
@@ -462,8 +458,9 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   }
 
   function of(options: GroupOptions): Group {
-    const { key, cost, beyond } = options;
-    if (cost !== undefined || beyond !== undefined) return find(options);
+    const { key, cost, beyond, settles } = options;
+    // The cached groups of a key do not reserve, so a call that settles its cost looks its group up.
+    if (cost !== undefined || beyond !== undefined || settles === true) return find(options);
     if (key === undefined) return (plain ??= find(options));
     const known = findByKey(key);
     if (known !== undefined) return known;

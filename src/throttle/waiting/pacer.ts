@@ -577,7 +577,9 @@ export async function refundUnused(
   for (const { slotUs } of slots) counts.set(slotUs, (counts.get(slotUs) ?? 0) + 1);
   // All slots of a burst have the same time, so one request gives them back. If the slots have many
   // different times, only the largest groups are worth a request.
-  const largest = [...counts].sort(([, a], [, b]) => b - a).slice(0, MOST_REFUNDS);
+  // Money of a budget is never left behind.
+  const most = callTerms.hasBudgets ? counts.size : MOST_REFUNDS;
+  const largest = [...counts].sort(([, a], [, b]) => b - a).slice(0, most);
   const settled = largest.flatMap(([slotUs, count]) =>
     parts.map(({ isIncluded, isUnused }) => {
       const deltas = costs.map((cost, index) => (isIncluded[index] ? -count * cost : 0));

@@ -75,7 +75,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   }
 
   async function tryUntilTaken(sent: SentRequest, own: RequestOptions): Promise<Response> {
-    let slot = await bucket.drawByHand(own);
+    let slot = await bucket.drawByHand(drawOf(own));
     own.onDrawn?.(slot);
     const mayTryAgain = mostTries > 1 && retry !== false;
     const replay = mayTryAgain ? replayOf(sent.input, sent.init) : undefined;
@@ -94,6 +94,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
         // Waits for the cooldown to reach Redis. Otherwise a new draw could overtake it, for example if Redis must
         // first load the cooldown's script.
         await Promise.all([bucket.outcomesReported(), settleRefused(outcome, slot, own.cost)]);
+        slot.keepEstimate?.();
         const next = await drawAgain(own, tried);
         if (next === undefined) return handOver(tried, own, outcome);
         drop(tried);
@@ -127,7 +128,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
    */
   async function drawAgain(own: RequestOptions, last: Tried): Promise<KeyedSlot | undefined> {
     try {
-      return await bucket.drawByHand(own);
+      return await bucket.drawByHand(drawOf(own));
     } catch (error) {
       if (own.signal?.aborted !== true) return undefined;
       drop(last);
@@ -153,6 +154,8 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     } catch (error) {
       end();
       await bucket.reportOutcome(error, slot, cost, feedback);
+      // A failed request may have used its whole estimate.
+      slot.keepEstimate?.();
       throw error;
     }
   }
@@ -207,6 +210,11 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   const withOptions = (given: FetchOptions): ThrottledFetch =>
     createFetch(bucket, { ...options, ...readFetchOverrides("fetch.with()", given) });
   return Object.assign(throttledFetch, { with: withOptions });
+}
+
+/** Returns the options of a draw. Under a budget, a request with `settle` only reserves its estimate. */
+function drawOf(own: RequestOptions): RequestOptions {
+  return own.settle === undefined ? own : { ...own, settles: true };
 }
 
 /**

@@ -45,6 +45,52 @@ describe("a bucket with a budget", () => {
     expect((await draw(0.2)).bucket).toBe("b");
   });
 
+  it("is not taken for a response of a provider, by a call or job that it stops", async () => {
+    const sluice = sluices.open();
+    const spent = sluice.bucket("spent", { rate: "100/s", limits: [usd({ amount: 1 })] });
+    const outer = sluice.bucket("outer", { rate: "100/s" });
+    await spent.draw({ cost: { usd: 1 } });
+    const nested = outer.throttled(() => spent.draw({ cost: { usd: 1 } }));
+
+    await expect(nested()).rejects.toBeInstanceOf(BudgetSpentError);
+
+    expect(await outer.peek()).toMatchObject({ coolingForMs: 0 });
+    await expect(outer.draw({ maxWaitMs: 1_000 })).resolves.toBeDefined();
+  });
+
+  it("counts calls without a settlement, also if an earlier call of the key reserved", async () => {
+    const calls = budget({ unit: "calls", amount: 5, per: "day" });
+    const bucket = sluices.open().bucket("b", { rate: "100/s", limits: [calls] });
+    const other = sluices.open().bucket("c", { rate: "100/s", perKey: { limits: [calls] } });
+
+    await bucket.draw({ settles: true });
+    await bucket.draw();
+    await other.draw({ key: "acme", settles: true });
+    await other.draw({ key: "acme" });
+
+    for (const [state] of [await bucket.budgets(), await other.budgets({ key: "acme" })]) {
+      expect(state).toMatchObject({ spent: 2, reserved: 1 });
+    }
+  });
+
+  it("is only reserved by a fetch that settles, and settled by its response", async () => {
+    const bucket = sluices.open().bucket("b", { rate: "100/s", limits: [usd()] });
+    const reserved: number[] = [];
+    const ownFetch = async (): Promise<Response> => {
+      reserved.push((await bucket.budgets())[0]!.reserved);
+      return Response.json({ usd: 0.5 });
+    };
+    const settle = async (response: Response) => (await response.json()) as { usd: number };
+
+    const ask = bucket.fetch.with({ cost: () => ({ usd: 2 }), settle, fetch: ownFetch });
+    const response = await ask("http://localhost/");
+    await response.text();
+
+    expect(reserved).toEqual([2]);
+    await expect.poll(async () => (await bucket.budgets())[0]!.spent).toBe(0.5);
+    expect((await bucket.budgets())[0]!.reserved).toBe(0);
+  });
+
   it("names the level that is spent: user, team or company", async () => {
     const bucket = sluices.open().bucket("b", {
       limits: [usd({ amount: 100 })],

@@ -1,5 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { createSluice, leakyBucket, type Bucket, type BucketOptions, type Sluice } from "sluice";
+import {
+  budget,
+  createSluice,
+  leakyBucket,
+  type Bucket,
+  type BucketOptions,
+  type Sluice,
+} from "sluice";
 import { firstOfText } from "../../../src/core/key-path.ts";
 import { EXCESS, type Passed } from "../../support/draws/bounds.ts";
 import { startCluster, type RedisCluster } from "../../support/redis/cluster.ts";
@@ -75,6 +82,20 @@ describe("in a cluster, the keys of a bucket", () => {
     expect(slots.size).toBe(keys.length);
     expect([...slots.values()].map(({ size }) => size)).toEqual(keys.map(() => 1));
     for (const { length } of perNode) expect(length).toBeGreaterThan(3 * 60);
+  });
+
+  it("lose a grant that is undone, in whichever slot it is", async () => {
+    const usd = budget({ unit: "usd", amount: 1, per: "month" });
+    const bucket = openSluice("grants").bucket("b", { perKey: { limits: [usd] } });
+    const given = keys.slice(0, 8);
+
+    for (const key of given) {
+      await bucket.grant({ usd: 5 }, { key, reason: "test" });
+      await bucket.undo();
+    }
+
+    const left = await Promise.all(given.map((key) => bucket.budgets({ key })));
+    expect(left.map(([state]) => state!.amount)).toEqual(given.map(() => 1));
   });
 
   it("share one slot if they are named, and one script counts them", async () => {

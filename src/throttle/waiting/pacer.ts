@@ -377,7 +377,8 @@ export function createPacer(options: PacerOptions): Pacer {
   function refund(group: Group, slots: readonly HeldSlot[]): void {
     const refunded = track(refundUnused(options, group, slots));
     if (slots.length > 0) clearStartTimes(undefined);
-    if (group.scopes.length === 0) return;
+    // Only quotas and budgets could refuse the next draw because of these slots.
+    if (group.scopes.length === 0 && !group.callTerms.hasBudgets) return;
     schedule.deferUntil(group, performance.now() + REFUND_MS);
     void refunded.then(() => {
       schedule.deferUntil(group, 0);

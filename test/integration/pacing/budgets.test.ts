@@ -45,6 +45,24 @@ describe("a bucket with a budget", () => {
     expect((await draw(0.2)).bucket).toBe("b");
   });
 
+  it.each([undefined, "acme"])(
+    "passes a call whose first slot came too late, of key %s",
+    async (key) => {
+      const limits = [usd({ amount: 1 })];
+      const options = key === undefined ? { limits } : { perKey: { limits } };
+      const bucket = sluices.open().bucket("b", { ...options, rate: "100/s" });
+      await bucket.draw({ key, cost: { usd: 0.5 } });
+
+      const drawn = bucket.draw({ key, cost: { usd: 0.5 } });
+      await new Promise(setImmediate);
+      const untilMs = performance.now() + 400;
+      while (performance.now() < untilMs);
+
+      expect((await drawn).bucket).toBe("b");
+      await expect.poll(async () => (await bucket.budgets({ key })).at(-1)!.spent).toBe(1);
+    },
+  );
+
   it("is not taken for a response of a provider, by a call or job that it stops", async () => {
     const sluice = sluices.open();
     const spent = sluice.bucket("spent", { rate: "100/s", limits: [usd({ amount: 1 })] });

@@ -160,7 +160,7 @@ describe("the webhook worker", () => {
     const worker = startWorker();
     await waitUntil(() => worker.stdout.includes("An endpoint is disabled."), "it is logged");
 
-    expect(worker.stdout).toContain('"tenant":"acme","endpoint":"billing","why":"gone"');
+    expect(worker.stdout).toContain('"tenant":"acme","endpoint":"billing","reason":"gone"');
     await gone.close();
   });
 

@@ -18,13 +18,21 @@
 local base, bucket, most, begun, for_ms, kept_ms = KEYS[1], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local log, first_number = base .. ':changes' .. ARGV[7], ARGV[8]
 
--- Returns an id that differs from all ids in the other logs, even at the same time.
+-- Returns an id that differs from all ids in the other logs, even at the same time. It is later than the last id in
+-- this log, and than the last one in any log with such ids, so that changes of one ms keep their order.
 local function own_id()
-  local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
-  local last_ms, last_number = string.match(last and last[1] or '0-0', '^(%d+)-(%d+)$')
-  local at_ms = now_ms()
-  if tonumber(last_ms) < at_ms then return string.format('%.0f-%s', at_ms, first_number) end
-  return string.format('%s-%.0f', last_ms, last_number + 1)
+  local in_log, in_any = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1], redis.call('GET', base .. ':changes:last')
+  local last_ms, last_number = 0, 0
+  for _, known in ipairs({ in_log and in_log[1] or '0-0', in_any or '0-0' }) do
+    local ms, number = string.match(known, '^(%d+)-(%d+)$')
+    ms, number = tonumber(ms), tonumber(number)
+    if ms > last_ms or (ms == last_ms and number > last_number) then last_ms, last_number = ms, number end
+  end
+  local at_ms, own = now_ms(), nil
+  if last_ms < at_ms then own = string.format('%.0f-%s', at_ms, first_number)
+  else own = string.format('%.0f-%.0f', last_ms, last_number + 1) end
+  redis.call('SET', base .. ':changes:last', own, 'PX', kept_ms)
+  return own
 end
 
 local id = first_number == '' and '*' or own_id()

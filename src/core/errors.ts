@@ -174,8 +174,11 @@ export class BudgetSpentError extends SluiceError<BudgetSpentError> {
   declare readonly resetsAt: Date;
   /** Milliseconds until `resetsAt`. If the call costs more than a whole period allows, the value is an estimate. */
   declare readonly retryAfterMs: number;
-  /** The HTTP status with which a server refuses the call: `429`. */
-  declare readonly httpStatus: 402 | 429;
+  /**
+   * The HTTP status with which a server refuses the call: `429`. The name differs from those of provider errors, so that
+   * a spent budget is never read as a response of the provider.
+   */
+  declare readonly refusalStatus: 402 | 429;
 
   constructor(
     facts: Omit<FactsOf<BudgetSpentError>, "key" | "keys"> & { key: string | undefined },

@@ -59,7 +59,7 @@ function ofSluice(error: SluiceError): Problem {
 
 /** Adds the facts about a spent budget, and the status that the budget asks for. */
 function ofBudget(error: BudgetSpentError, problem: Problem): Problem {
-  const { httpStatus: status, retryAfterMs, limitedBy, unit, amount, spent, resetsAt } = error;
+  const { refusalStatus: status, retryAfterMs, limitedBy, unit, amount, spent, resetsAt } = error;
   const facts = { retryAfterMs, limitedBy, unit, amount, spent, resetsAt: resetsAt.toISOString() };
   return { ...problem, status, title: STATUS_CODES[status]!, ...facts };
 }

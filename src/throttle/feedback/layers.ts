@@ -74,9 +74,7 @@ function layerOf(source: object): Layer {
   // Some errors wrap the response once more, for example an app's own error with an Axios error inside.
   const inner = parts.map((part) => (part === source ? undefined : readProperty(part, "response")));
   parts.push(...inner.filter(isObject));
-  // The status of a spent budget is for HTTP clients of a server. No provider has refused the call.
-  const isOwn = isError && readProperty(source, "code") === "ERR_BUDGET_SPENT";
-  const status = isOwn ? undefined : firstOf(parts, (part) => statusOf(part, isError));
+  const status = firstOf(parts, (part) => statusOf(part, isError));
   return { source, parts, status, headers: headersIn(parts), isError };
 }
 

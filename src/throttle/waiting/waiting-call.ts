@@ -226,7 +226,7 @@ export function spentError(
     spent: unitsIn(limit, spent!.spent),
     resetsAt: new Date(Math.ceil(spent!.endUs / 1_000)),
     retryAfterMs: Math.ceil((Math.max(spent!.endUs, soonestUs) - nowUs) / 1_000),
-    httpStatus: limit.budget.httpStatus,
+    refusalStatus: limit.budget.httpStatus,
   });
 }
 

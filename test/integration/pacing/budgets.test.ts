@@ -25,7 +25,7 @@ describe("a bucket with a budget", () => {
       cost: 0.25,
       amount: 10,
       spent: 9.8,
-      httpStatus: 429,
+      refusalStatus: 429,
     });
     const { resetsAt, retryAfterMs, message } = refusal as BudgetSpentError;
     expect(resetsAt.getTime()).toBeGreaterThan(Date.now());

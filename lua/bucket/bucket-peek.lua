@@ -4,8 +4,15 @@
   KEYS  as in slots-draw, with the requested keys
   ARGV  [1] text: the policy's text  [2] numbers: pinned_us, terms, keys, and the shadow {limits} if there are any
   Reply { now_us, generation, version, text, source, alive, cool_until_us, paused_until_us, factor, whole_at_us,
-              gap_us, gap_until_us, { for each shadow: calls, waited, refused, longest_us }, status... }
-              status: { remaining, reset_us, next_us } for a call of one unit; -1 means that the time is unknown
+              gap_us, gap_until_us, { shadow... }, { key... }, status... }
+
+  shadow: calls, waited, refused, longest_us
+
+  key: names, weights, since_us, rank; of those with pending calls, the next turn first
+
+  Weights have commas between them, and are empty if all are 1. Rank 0 is for critical calls, 1 for calls within a floor.
+
+  status: remaining, reset_us, next_us for a call of one unit; -1 means that the time is unknown.
 ]]
 -- @include lib/now
 -- @include lib/request/numbers
@@ -18,6 +25,8 @@
 -- @include lib/request/request
 -- @include lib/state/status
 -- @include lib/draw/shadows
+-- @include lib/turns/turns
+-- @include lib/state/pending-keys
 
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
@@ -53,9 +62,10 @@ local counts = {}
 for _, shadow in ipairs(read_shadows(next_number) or {}) do
   for _, name in ipairs({ 'calls', 'waited', 'refused', 'longest_us' }) do counts[#counts + 1] = shadow[name] end
 end
+shared.turns_key = KEYS[2]
 local is_recent = now - bucket.window_us < 2000000
 return {
   now, bucket.generation, bucket.version, bucket.text, bucket.source,
   is_recent and math.max(bucket.alive, bucket.alive_before) or 0,
-  cool_us, paused_us, factor, whole_us, gap_us, gap_until_us, counts, unpack(statuses),
+  cool_us, paused_us, factor, whole_us, gap_us, gap_until_us, counts, pending_keys(shared, now), unpack(statuses),
 }

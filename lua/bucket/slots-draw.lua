@@ -4,7 +4,7 @@
   again.
 
   KEYS  [1] state  string: see lib/state/pack; expires an hour after the bucket has drained
-        [2] turns  string: see lib/draw/turns; expires a minute after the last turn
+        [2] turns  string: see lib/turns/turns; expires a minute after the last turn
         [3] holes  zset: "slot_us asker index name" -> us of a returned slot; expires after an hour
         [4..] the parts of the limits; then, per key: its state, its turns, and the parts of its limits.
         If there are shadows, then: their counts, see lib/draw/shadows, and the parts of their limits
@@ -36,7 +36,7 @@
 -- @include lib/state/bucket
 -- @include lib/request/request
 -- @include lib/request/slot-requests
--- @include lib/draw/turns
+-- @include lib/turns/turns
 -- @include lib/draw/fit
 -- @include lib/draw/soonest
 -- @include lib/draw/seldom
@@ -51,19 +51,22 @@ local serving = {
   asker = asker, now_us = server_us, horizon_us = horizon_us, is_try = how % 2 == 1, lease = next_number(),
   drew = { at_us = drew_us, starts_full = how >= 2 }, has_granted = false, own = NO_POSITION,
   drawer = { asker = asker, now_us = 0, order = 0, lease = 0 }, bucket = nil, shares = nil,
-  slot_requests = nil, alive = nil, missed_us = nil, shadows = nil,
+  slot_requests = nil, alive = nil, missed_us = nil, shadows = nil, fair = nil, is_fair = false, are_others_fair = false, gate_drawer = nil,
+  sharers = 1,
 }
 local own = { turn_us = next_number(), since_us = next_number(), lease_order = next_number() }
 if own.since_us > 0 or own.lease_order > 0 then serving.own = own end
 local terms = read_terms(next_number, text)
 local keys, shadows, slot_requests = terms and read_keys(next_number, terms), nil, nil
-if keys then shadows = next_number() == 1 and for_shadows().read_shadows(next_number) or NOTHING end
-if shadows then slot_requests = read_slot_requests(ARGV[4], terms, keys, shadows, serving.is_try and 1 or 0) end
+local extras = keys and next_number() or 0
+local is_fair = extras >= 2
+if keys then shadows = extras % 2 == 1 and for_shadows().read_shadows(next_number, is_fair and 1 or 0) or NOTHING end
+if shadows then slot_requests = read_slot_requests(ARGV[4], terms, keys, shadows, serving.is_try and 1 or 0, is_fair) end
 if not slot_requests or horizon_us < 0 then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 if slot_requests.too_large then
   return redis.error_reply(string.format('SLUICE_COST_TOO_LARGE %.0f %.0f', slot_requests.too_large, slot_requests.capacity))
 end
-serving.shadows = shadows
+serving.shadows, serving.is_fair = shadows, is_fair
 if are_all_resets_off(terms, keys, shadows, server_us) then
   return redis.error_reply(string.format('SLUICE_WRONG_RESETS %.0f', server_us))
 end

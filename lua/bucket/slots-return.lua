@@ -16,7 +16,7 @@
 -- @include lib/state/load-and-save
 -- @include lib/state/bucket
 -- @include lib/request/request
--- @include lib/draw/turns
+-- @include lib/turns/turns
 -- @include lib/state/holes
 -- @include lib/draw/give-back
 

@@ -134,6 +134,32 @@ export interface SlotRequest {
   readonly sinceUs: number;
   readonly nextSinceUs: number;
   readonly lastSinceUs: number;
+  /** How the key of these calls takes turns; undefined: in this bucket, calls start in the order of their arrival. */
+  readonly turns?: KeyTurns | undefined;
+}
+
+/** How calls of one key take turns with those of other keys. */
+export interface KeyTurns {
+  /** The text of the key's path, the widest name first. */
+  readonly names: string;
+  /** The weight of each of its names; 1 for those without one. */
+  readonly weights: readonly number[];
+  /** How much time of its floor a call takes, in µs; 0: the key has no floor. */
+  readonly floorUs: number;
+  /** How much of the rate critical calls may take before all turns, in thousandths. */
+  readonly criticalPerMille: number;
+  /** True if calls of the key have waited since the latest reply. */
+  readonly isPending: boolean;
+}
+
+/** When calls of keys start, in the virtual time of start-time fair queueing: µs of the limits that decide slots. */
+export interface TurnTags {
+  /** The tag of the call that was served last. */
+  readonly virtualNow: number;
+  /** The tags of the next call of each slotRequest, one for each name of its key. */
+  readonly nextCalls: readonly (readonly number[])[];
+  /** The number of the first lease of each slot request, because the draw serves them in the order of their turns. */
+  readonly firstLeases: readonly number[];
 }
 
 /** A key with its own limits: one level of a path, or one of several keys side by side. */
@@ -305,6 +331,8 @@ export interface DrawReply {
    * The replica's position in the line for slot requests that got too few slots. The replica draws again at `turnUs`.
    */
   readonly position: WaitPosition;
+  /** In a bucket whose keys take turns. */
+  readonly turnTags?: TurnTags | undefined;
 }
 
 /** A reply together with the time when its request was sent. */
@@ -513,7 +541,23 @@ export interface Peeked {
   readonly statuses: readonly LimitStatus[];
   /** The counts of each shadow of the request's policy. */
   readonly shadows: readonly ShadowCounts[];
+  /** Keys with pending calls in a bucket whose keys take turns: the first 32, the next turn first. */
+  readonly pendingKeys: readonly PendingKey[];
 }
+
+/** A key with pending calls, in any process. */
+interface PendingKey {
+  /** The text of the key's path, or of calls without a key, which take turns as one more key. */
+  readonly names: string;
+  /** The weight of each of its names, separated by commas. Empty if all are 1. */
+  readonly weights: string;
+  /** When the first of its calls began to wait, as far as is known. */
+  readonly sinceUs: number;
+  /** Why its first call goes before all turns. Undefined if it waits for its turn. */
+  readonly goesFirst: (typeof GOES_FIRST)[number];
+}
+
+export const GOES_FIRST = ["critical", "floor", undefined] as const;
 
 /** The counts of a shadow, a limit that rejects and delays no call. */
 export interface ShadowCounts {

@@ -146,6 +146,6 @@ export function createStatuses(parts: StatusesParts): Statuses {
   };
 }
 
-function withoutLimits({ limits: _limits, ...brief }: BucketStatus): BucketBrief {
+function withoutLimits({ limits: _limits, turns: _turns, ...brief }: BucketStatus): BucketBrief {
   return withForever(brief);
 }

@@ -83,6 +83,11 @@ const LOOK = { needs: "view", undoable: false } as const;
 const OF_TARGET = { names: "of the target", data: "never" } as const;
 const IN_SCOPE = { names: "in the scope", data: "never" } as const;
 
+const FAIR_OPTION = [
+  "--fair <turns...>",
+  "how keys take turns: weights.gold=2, floors.small=20/s, critical=0.5; on for equal turns, off for none",
+] as const;
+
 const overview = operation({
   ...LOOK,
   name: "overview",
@@ -428,6 +433,7 @@ const configure = operation({
     about: "overrides the rate or concurrency of a bucket, or settings of a queue",
     examples: [
       'sluice set stripe --rate 20/s --for 1h --reason "429s"',
+      "sluice set stripe --fair weights.gold=2 floors.small=20/s",
       "sluice set charges --queue --setting maxBacklog=500 --for 1h",
     ],
     hidden: ["policy"],
@@ -437,19 +443,20 @@ const configure = operation({
         "such as 50/s; it replaces all limits that the keys share, also of other units and the concurrency",
       ],
       ["--concurrency <calls>", "how many calls at once"],
+      FAIR_OPTION,
       ["--code", "puts the policy of the code in force again"],
       ["--dry-run", "says what would change, and changes nothing"],
     ],
-    read: ({ rate, concurrency, code }) => {
-      const isPolicy = rate !== undefined || concurrency !== undefined;
+    read: ({ rate, concurrency, fair, code }) => {
+      const isPolicy = [rate, concurrency, fair].some((value) => value !== undefined);
       if (isPolicy === (code === true)) {
         const remedy = isPolicy
-          ? "leave it out, or leave out --rate and --concurrency"
-          : "give it, or --rate or --concurrency";
+          ? "leave it out, or leave out --rate, --concurrency and --fair"
+          : "give it, or --rate, --concurrency or --fair";
         const where = "sluice set";
         throw new InvalidOptionError({ where, option: "--code", value: code, remedy });
       }
-      return { policy: isPolicy ? policyOf({ rate, concurrency }) : "code" };
+      return { policy: isPolicy ? policyOf({ rate, concurrency, fair }) : "code" };
     },
     async run(door, { bucket: name, policy }, { options, perform }) {
       if (options["dryRun"] === true) {
@@ -721,10 +728,37 @@ export function changeOf({ policy = {}, pausedForMs }: PreviewGiven): Change {
 }
 
 /** Reads a policy from the command-line options. */
-function policyOf({ rate, concurrency }: Readonly<Record<string, unknown>>): object {
+function policyOf({ rate, concurrency, fair }: Readonly<Record<string, unknown>>): object {
   return {
     ...(rate === undefined ? {} : { rate }),
     ...(concurrency === undefined ? {} : { concurrency: Number(concurrency) }),
+    ...(fair === undefined ? {} : { fair: fairOf(fair as readonly string[]) }),
+  };
+}
+
+/** Reads how keys take turns: `weights.gold=2`, `floors.acme=9000/min tokens`. */
+function fairOf(given: readonly string[]): boolean | object {
+  if (given.length === 1 && (given[0] === "on" || given[0] === "off")) return given[0] === "on";
+  const parts = { weights: new Map<string, number>(), floors: new Map<string, unknown>() };
+  let critical: number | undefined;
+  for (const text of given) {
+    const [, part, key = "", said = ""] =
+      /^(?:(weights|floors)\.(.+)|critical)=(.+)$/s.exec(text) ?? [];
+    const [, rate, unit] = /^(.*\S) (\S+)$/.exec(said) ?? [];
+    if (said === "") {
+      const remedy =
+        "give on, off, or parts such as weights.gold=2, floors.small=20/s, critical=0.5";
+      throw new InvalidOptionError({ where: "sluice set", option: "--fair", value: text, remedy });
+    }
+    if (part === "weights") parts.weights.set(key, Number(said));
+    else if (part === "floors") parts.floors.set(key, unit === undefined ? said : { [unit]: rate });
+    else critical = Number(said);
+  }
+  const { weights, floors } = parts;
+  return {
+    ...(weights.size > 0 && { weights: Object.fromEntries(weights) }),
+    ...(floors.size > 0 && { floors: Object.fromEntries(floors) }),
+    ...(critical !== undefined && { critical }),
   };
 }
 
@@ -734,6 +768,7 @@ export function readsPreview(): Pick<CommandLine<unknown>, "hidden" | "options" 
     options: [
       ["--rate <rate>", "the rate that would be in force, such as 50/s"],
       ["--concurrency <calls>", "how many calls at once"],
+      FAIR_OPTION,
       ["--paused", "as if it were paused without an end"],
     ],
     read: (options) => ({

@@ -80,7 +80,7 @@ export function createFacts(sluice: Sluice): Facts {
     try {
       const found = await (await sluice.find(status.name))?.status();
       if (found === undefined) return status;
-      const { limits: _limits, ...brief } = found;
+      const { limits: _limits, turns: _turns, ...brief } = found;
       return brief;
     } catch {
       // The server of the bucket is unreachable, so show the last known row. The totals name that

@@ -47,6 +47,18 @@ const LIMIT = object({
   "nextFreeMs?": number("Ms until a call of cost 1 may pass."),
 });
 
+const TURN = object({
+  "key?": { description: "The key. Without key and keys: the calls that have no key." },
+  "keys?": { description: "The key by name." },
+  weights: { ...list(NUMBER), description: "The weight of each name of the key: [2]." },
+  "floor?": text('The guaranteed part of the key: "20/s".'),
+  "goesFirst?": {
+    enum: ["critical", "floor"],
+    description: "Why its next call goes before all turns.",
+  },
+  waitedMs: number("How long its oldest pending call has waited, in ms."),
+});
+
 const SHADOW = object({
   name: text('"50/s"'),
   unit: text('"calls"'),
@@ -137,6 +149,10 @@ export const BUDGET: object = object({
 export const STATUS: object = object({
   ...STATUS_FIELDS,
   limits: list(LIMIT),
+  turns: {
+    ...list(TURN),
+    description: "The first 32 keys with pending calls, the one with the next turn first.",
+  },
   "budgets?": list(BUDGET),
 });
 

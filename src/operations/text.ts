@@ -3,6 +3,7 @@ import type { Key } from "../core/key-path.ts";
 import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation, WaitsFor } from "../queue/forecast/explain.ts";
 import type { Forecast, JobEta, QueuePreview } from "../queue/forecast/forecast.ts";
+import type { KeyTurn } from "../throttle/bucket/bucket-state.ts";
 import type { BudgetState } from "../throttle/bucket/budgets.ts";
 import type { BucketOutlook, BucketPreview } from "../throttle/bucket/facts/preview.ts";
 import type { BucketBrief, BucketStatus, SetBy } from "../throttle/bucket/facts/status.ts";
@@ -79,6 +80,7 @@ export const WAIT_REASONS: Readonly<Record<WaitsFor, string>> = {
   "key away": "the downstream of its key is unreachable",
   cooldown: "the bucket is cooling down",
   limit: "a limit of the bucket has no room",
+  turns: "a limit of the bucket has no room, and calls of another key have the next turn",
   key: "a limit of its key has no room",
   lease: "as many calls are running as may at once",
   lane: "there is room, and it waits for its turn and a worker",
@@ -158,7 +160,7 @@ export function showBucket({
   jobs,
   ...status
 }: BucketStatus & { readonly jobs: readonly WaitingJobs[] }): Shown {
-  const { limits, waiting, reports, shadows } = status;
+  const { limits, waiting, turns, reports, shadows } = status;
   const cap = status.capPerSecond === undefined ? "-" : `${perSecond(status.capPerSecond)}/s`;
   const actual = `${perSecond(status.actualPerSecond)}/s over the last 10 s`;
   const byPriority = Object.entries(waiting.byPriority)
@@ -183,6 +185,16 @@ export function showBucket({
         String(level),
         String(capacity),
         nextSlotText(status, nextFreeMs),
+      ]),
+    ),
+    ...section(
+      ["next turn", "weight", "floor", "goes first", "oldest call waits for"],
+      turns.map((turn) => [
+        turnKeyText(turn),
+        turn.weights.join(" / "),
+        turn.floor ?? "-",
+        turn.goesFirst ?? "-",
+        duration(turn.waitedMs),
       ]),
     ),
     ...section(
@@ -258,12 +270,34 @@ export function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): s
     const calls = counted(waiting.total, "call waits", "calls wait");
     reasons.push(`${calls}, the oldest for ${duration(waiting.oldestMs)}.`);
   }
+  if (status.turns.length > 1) reasons.push(turnsText(status.turns));
   reasons.push(...(status.budgets ?? []).flatMap(budgetText));
   for (const { queue, waiting: count, why: reason } of jobs) {
     const oldest = reason === undefined ? "" : ` The oldest waits: ${whySentence(reason)}.`;
     reasons.push(`${counted(count, "job")} of queue ${queue} wait for this bucket.${oldest}`);
   }
   return reasons;
+}
+
+/** The most keys in {@link BucketStatus.turns}. */
+const MOST_TURNS = 32;
+
+/** Says that keys take turns, and whose call is next. */
+function turnsText(turns: readonly KeyTurn[]): string {
+  const many = turns.length < MOST_TURNS ? String(turns.length) : `At least ${MOST_TURNS}`;
+  const [next] = turns;
+  const why = next!.goesFirst === undefined ? "" : ` (${FIRST_REASONS[next!.goesFirst]})`;
+  return `${many} keys with pending calls take turns. The next call is of ${turnKeyText(next!)}${why}.`;
+}
+
+const FIRST_REASONS: Readonly<Record<NonNullable<KeyTurn["goesFirst"]>, string>> = {
+  critical: "it is critical",
+  floor: "it is within the floor of its key",
+};
+
+function turnKeyText({ key, keys }: KeyTurn): string {
+  if (keys !== undefined) return JSON.stringify(keys);
+  return key === undefined ? "calls without a key" : keyText(key);
 }
 
 /** Says that a budget is spent, or when it will be. */

@@ -8,6 +8,7 @@ import {
   type Policy,
   type PolicyOptions,
 } from "../core/policy/policy.ts";
+import { namesKeys } from "../core/policy/fair.ts";
 import type { Path, Problem } from "./problem.ts";
 
 /**
@@ -87,8 +88,8 @@ function makeLimit(given: unknown, path: string): unknown {
 
 /**
  * Compiles the policy that rules and code together define for a bucket. Anything that the rules
- * omit comes from the code's policy. Returns undefined if the rules set shadows and only per-key
- * limits, and the code's policy is unknown.
+ * omit comes from the code's policy. Returns undefined if the code's policy is unknown, and the rules
+ * set only per-key limits beside shadows or the weights and floors of keys.
  *
  * @throws {@link InvalidOptionError} when the rules and the code cannot be combined.
  */
@@ -99,7 +100,8 @@ export function policyUnder(
 ): Policy | undefined {
   if (code !== undefined) return compileOver(where, options, code);
   const { limits, shadows, perKey } = compileAlone(where, options);
-  const needsCode = shadows.length > 0 && limits.length === 0 && perKey !== undefined;
+  const areOfShared = shadows.length > 0 || namesKeys(options.fair);
+  const needsCode = areOfShared && limits.length === 0 && perKey !== undefined;
   return needsCode ? undefined : compilePolicy(where, options);
 }
 

@@ -6,6 +6,7 @@
 import * as z from "zod";
 import { NAME, wholeNumber } from "../core/input/options.ts";
 import { queueSettingSchemas, type QueueRules } from "../core/input/queue-settings.ts";
+import { fairSchema } from "../core/policy/fair.ts";
 import { limitSchemas } from "../core/policy/limit-makers.ts";
 import { ENDPOINT_ID, MOST_AT_ONCE, type EndpointsRules } from "../core/policy/endpoint-rules.ts";
 
@@ -41,6 +42,10 @@ function makeSchema() {
       .strictObject({ critical: share, high: share, normal: share, low: share })
       .optional()
       .describe("The share of the horizon that each priority may fill."),
+    fair: z
+      .union([z.boolean(), fairSchema(rate)])
+      .optional()
+      .describe("How calls with different keys take turns; false: they start as they arrive."),
   });
   const bucket = policy.nullable();
   const queue = z.strictObject(queueSettingSchemas());

@@ -332,7 +332,8 @@ function meaningOf({ text }: Policy): string {
 /** Returns the option in which two policies differ. */
 function differing({ rate }: PolicyOptions, first: Policy, later: Policy): keyof PolicyOptions {
   if (!isDeepStrictEqual(first.limits, later.limits)) return rate === undefined ? "limits" : "rate";
-  return isDeepStrictEqual(first.shares, later.shares) ? "perKey" : "shares";
+  if (!isDeepStrictEqual(first.shares, later.shares)) return "shares";
+  return isDeepStrictEqual(first.fair, later.fair) ? "perKey" : "fair";
 }
 
 /** True if an error would show the same complete text for both values. */

@@ -51,6 +51,8 @@ export type { Key, NamedKeys } from "../core/key-path.ts";
 
 export type { Logger } from "../core/logger.ts";
 
+export type { FairOptions } from "../core/policy/fair.ts";
+
 export type { KeyLimits, Tiers } from "../core/policy/key-limits.ts";
 
 export type { PerKey, PerLevel, PerName } from "../core/policy/per-key.ts";
@@ -232,7 +234,12 @@ export { rateLimitHeaders } from "../throttle/try/rate-limit-headers.ts";
 
 export type { Slot } from "../throttle/slot/slot.ts";
 
-export type { BucketState, LimitState, ShadowState } from "../throttle/bucket/bucket-state.ts";
+export type {
+  BucketState,
+  KeyTurn,
+  LimitState,
+  ShadowState,
+} from "../throttle/bucket/bucket-state.ts";
 export type {
   ByHand,
   ConfigureOptions,

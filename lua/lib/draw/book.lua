@@ -19,8 +19,10 @@ local function book_run(serving, slot_request, main, most, until_us, granted)
     local left = (deadline_us - at_us) * limit.count - rule.excess(limit, at_us, before.sums[1])
     fit = math.min(fit, math.max(0, math.floor(left / step)))
   end
+  if main.fair then fit = for_fair().most_in_turn(main.fair, main, fit) end
   local count = is_too_little(serving, slot_request, main, at_us, until_us, most) and 0 or math.min(most, fit)
   if count <= 0 then return end
+  if main.fair then for_fair().use_slack(main.fair, main, count) end
   rule.commit(limit, at_us + math.ceil(math.max(0, excess) / limit.count), count * cost, main.drawer)
   scope.last_us = math.max(scope.last_us, at_us + math.ceil(math.max(0, excess + (count - 1) * step) / limit.count))
   granted.run_count, granted.run_at_us, granted.run_excess = count, at_us, excess
@@ -49,7 +51,7 @@ local function book_list(serving, slot_request, main, gates, most, until_us, gra
   local scope, costs, drawer, slots = main.scope, main.costs, serving.drawer, granted.slots
   local opens_us = main_opens_us(serving, main)
   local at_us = earliest_for_all_us(scope, opens_us, costs, 0, drawer)
-  local first_us, is_free, count = at_us, #main.ahead == 0, 0
+  local first_us, is_free, count = at_us, #main.ahead == 0 and not main.fair, 0
   if at_us > until_us or is_too_little(serving, slot_request, main, opens_us, until_us, most) then return nil end
   if most > MOST_LISTED then most = MOST_LISTED end
   if slot_request.class.has_leases == nil then slot_request.class.has_leases = not has_no_leases(main, gates) end
@@ -66,6 +68,7 @@ local function book_list(serving, slot_request, main, gates, most, until_us, gra
       serving.lease = serving.lease + 1
     end
     commit_all(scope, at_us, costs, 0, drawer)
+    if main.fair then for_fair().use_slack(main.fair, main, 1) end
     for index = 1, #gates do
       local gate = gates[index]
       commit_all(gate.scope, at_us, costs, gate.after, drawer)

@@ -13,7 +13,7 @@ local function open_bucket(terms, server_us, drew)
   return bucket, is_agreed, is_lost
 end
 
-local function reply_of(bucket, new_text, position, numbers, spare, notes)
+local function reply_of(bucket, new_text, position, numbers, spare, notes, tags)
   local alive = math.max(1, bucket.alive, bucket.alive_before)
   local shared, now_us = bucket.shared, bucket.clock_us
   local closed_us = closed_until_us(shared)
@@ -21,7 +21,7 @@ local function reply_of(bucket, new_text, position, numbers, spare, notes)
   local head = struct.pack('<ddddddddddd', now_us, bucket.generation, bucket.version, alive, bucket.source, position.turn_us,
     position.since_us, position.lease_order, is_open and 0 or closed_us,
     is_open and 0 or closed_by({ { scope = shared, number = 0 } }, now_us), spare or 0)
-  return { head .. pack_numbers(numbers), new_text, notes }
+  return { head .. pack_numbers(numbers), new_text, notes or tags and '', tags }
 end
 
 -- Returns the replica's position in the line of a key; nil if the draw did not read the key, because then its
@@ -88,11 +88,21 @@ local function draw(serving, terms, keys, slot_requests)
     for _, key in ipairs(keys) do key.is_lost = true end
   end
   serving.alive, serving.drawer.now_us = math.max(1, bucket.alive, bucket.alive_before), bucket.clock_us
+  serving.sharers = serving.alive
   serving.missed_us = serving.now_us - math.floor(serving.horizon_us / 2)
   load_keys(keys)
-  local served, numbers = {}, {}
-  for index = 1, #slot_requests do served[index] = serve(serving, slot_requests[index]) end
+  local served, numbers, tags = {}, {}, nil
+  if serving.is_fair then
+    for_fair().take_turns(serving, KEYS[#KEYS], terms.limits, LAST_BEFORE_NAMES + #slot_requests)
+    serving.fair.functions = for_fair()
+  end
+  for index = 1, #slot_requests do
+    local slot_request = serving.slot_requests[index]
+    slot_request.first_lease = serving.lease
+    served[slot_request.number] = serve(serving, slot_request)
+  end
   local position = is_look and serving.own or settle_line(serving, line_of(serving, bucket.shared, serving.own))
+  if serving.fair and not is_look then for_fair().order_waiters(serving, position.lease_order > 0) end
   for index = 1, #slot_requests do encode(serving, slot_requests[index], served[index], numbers) end
   if serving.is_try then
     for index = 1, #slot_requests do for_tries().add_statuses_for(bucket, slot_requests[index], numbers) end
@@ -103,9 +113,15 @@ local function draw(serving, terms, keys, slot_requests)
     return reply_of(bucket, '', position, numbers, 0, has_budgets and for_budgets().notes_of(serving, served, keys) or nil)
   end
   save_bucket(KEYS[1], bucket)
+  if serving.fair then
+    for_fair().save_fair(serving.fair)
+    tags = for_fair().packed_tags(serving, slot_requests)
+  elseif serving.are_others_fair then
+    tags = pack_numbers({ 0 })
+  end
   local spare = not serving.is_try and spare_leases(bucket.shared.limits, serving.now_us)
   flush_leases(bucket.shared.limits, serving.now_us)
   if #serving.shadows > 0 and serving.has_granted then for_shadows().save_shadows(serving.shadows) end
   save_keys(serving, keys)
-  return reply_of(bucket, '', position, numbers, spare, has_budgets and for_budgets().notes_of(serving, served, keys) or nil)
+  return reply_of(bucket, '', position, numbers, spare, has_budgets and for_budgets().notes_of(serving, served, keys) or nil, tags)
 end

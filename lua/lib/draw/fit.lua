@@ -13,10 +13,13 @@ local function line_of(serving, scope, own)
   local line = scope.line
   if not line then
     local turns = read_turns(scope, serving.missed_us)
+    local others, are_fair = NO_TURNS, false
+    if turns ~= NO_TURNS then others, are_fair = others_of(turns, serving.asker, #scope.limits, serving.is_fair) end
+    serving.are_others_fair = serving.are_others_fair or are_fair
     line = {
       scope = scope, own = own, turns = turns,
-      others = turns == NO_TURNS and NO_TURNS or others_of(turns, serving.asker, #scope.limits),
-      waiting = NOTHING, slices = NOTHING, used = 0, refused = nil, position = nil,
+      others = others,
+      waiting = NOTHING, slices = NOTHING, used = 0, needed = 0, keys = {}, refused = nil, position = nil,
     }
     scope.line = line
   end
@@ -44,7 +47,7 @@ local function turn_since_of(position)
 end
 
 -- Returns the amounts that come before calls of this order: those of other replicas, and of this replica's earlier
--- slot requests.
+-- slot requests. Among equal turns, the replica that has waited longer is first.
 local function ahead_in(line, order, since_us)
   local turns = line.others
   if #line.waiting == 0 then return #turns == 0 and NOTHING or ahead_of(turns, order, since_us) end
@@ -75,8 +78,8 @@ local function sizes_of(serving, limits, costs)
       flow = math.min(flow, 1 + in_horizon)
     end
   end
-  local share = share_of(math.floor(calls), serving.alive)
-  return step_us, share, math.min(share, share_of(math.floor(flow), serving.alive))
+  local share = share_of(math.floor(calls), serving.sharers)
+  return step_us, share, math.min(share, share_of(math.floor(flow), serving.sharers))
 end
 
 -- Sets the results of sizes_of on a class of calls, once per class. All calls of a class have the same limits and
@@ -91,22 +94,37 @@ local function slice_of(serving, line, rank)
   return not serving.is_try and not line.refused and line.slices[rank]
 end
 
+-- Where keys take turns, calls ahead also come first for leases. Stores how many leases they need.
+local function count_leases_ahead(scope, sums)
+  for index, limit in ipairs(scope.limits) do
+    if RULES[limit.code].keep_position then limit.before = sums[index] end
+  end
+end
+
 -- Describes a slot request under the scope that decides its slots: the shared scope (number 0), or its widest key (1).
 local function fit(serving, slot_request, line, number)
   local scope, now_us, rank, class = line.scope, serving.now_us, slot_request.rank, slot_request.class
-  local slice = slice_of(serving, line, rank)
+  -- Where keys take turns, different calls are ahead of each slot request.
+  local slice = not serving.is_fair and slice_of(serving, line, slot_request.slice)
   -- Calls of one class in one slice have the same result.
   local main = slice and class.rank == rank and class.main
   if main and main.line == line then return main end
   size_class(serving, scope.limits, class)
-  local ahead = slice and slice.ahead or ahead_in(line, serving.drawer.order, turn_since_of(line.own))
-  if not slice and not line.slices[rank] then
+  local fair, ahead = serving.fair, nil
+  if fair then
+    fair.functions.pass_turns(serving, serving.drawer.order, slot_request.since_us)
+    count_leases_ahead(scope, fair.sums)
+    ahead = fair.ahead
+  else
+    ahead = slice and slice.ahead or ahead_in(line, serving.drawer.order, turn_since_of(line.own))
+  end
+  if not slice and not line.slices[slot_request.slice] then
     if line.slices == NOTHING then line.slices = {} end
-    line.slices[rank] = { first = slot_request.index, ahead = ahead }
+    line.slices[slot_request.slice] = { first = slot_request.index, ahead = ahead }
   end
   main = {
     scope = scope, number = number, line = line, costs = slot_request.class.costs, after = 0, step_us = class.step_us, share = class.share,
-    flow = class.flow, drawer = serving.drawer, until_us = now_us + horizon_of(serving, rank), ahead = ahead,
+    flow = class.flow, drawer = serving.drawer, until_us = now_us + horizon_of(serving, rank), ahead = ahead, fair = fair,
   }
   if slice then class.rank, class.main = rank, main end
   return main
@@ -116,7 +134,7 @@ end
 -- key books nothing ahead, so it delays no earlier call and has no share. The key has no line until a replica waits
 -- for it.
 local function fit_gate(serving, slot_request, scope, number, after, own)
-  local line, ahead, drawer = scope.line, NOTHING, serving.drawer
+  local line, ahead, drawer = scope.line, NOTHING, serving.gate_drawer or serving.drawer
   if not line and (own ~= NO_POSITION or scope.turns_until_us >= serving.missed_us) then line = line_of(serving, scope, own) end
   if line and (#line.others > 0 or #line.waiting > 0) then ahead = ahead_in(line, drawer.order, turn_since_of(line.own)) end
   scope.is_looked_at = true
@@ -183,18 +201,26 @@ local function settle_line(serving, line)
   local scope, own, lease_order, turn, turn_us = line.scope, line.own, 0, nil, 0
   if #line.waiting == 0 and own == NO_POSITION then return NO_POSITION end
   for _, need in ipairs(line.waiting) do
-    if need.turn_us == math.huge then
-      if lease_order == 0 then lease_order = need.order end
-    elseif need.due_us > 0 then
+    local needs_lease = need.turn_us == math.huge
+    if needs_lease and lease_order == 0 then lease_order = need.order end
+    if need.due_us > 0 and (not needs_lease or need.names) then
       -- A replica that was just served comes after replicas that drew at the same moment.
       local since_us = scope.is_served and serving.now_us + 1 or math.min(serving.now_us, turn_since_of(own))
       turn = turn or { asker = serving.asker, since_us = since_us, due_us = need.due_us, start_us = need.start_us, needs = {} }
       turn.due_us = math.min(turn.due_us, need.due_us)
-      turn_us = #turn.needs == 0 and need.turn_us or math.min(turn_us, need.turn_us)
+      if not needs_lease then turn_us = turn_us == 0 and need.turn_us or math.min(turn_us, need.turn_us) end
+      if need.names then
+        need.amounts = { unpack(need.amounts) }
+        need.amounts[#scope.limits + 1], need.amounts[#scope.limits + 2] = need.call_since_us, need.span_us or 0
+        need.amounts[#scope.limits + 3], need.amounts[#scope.limits + 4] = need.start_us, need.floor_span_us or 0
+        need.amounts[#scope.limits + 5] = need.rank or 0
+      end
       turn.needs[#turn.needs + 1] = need
     end
   end
-  if lease_order > 0 or own.lease_order > 0 then
+  -- Where keys take turns, order_waiters stores the position of a replica that waits.
+  local is_placed_later = lease_order > 0 and turn and turn.needs[1].names
+  if not is_placed_later and (lease_order > 0 or own.lease_order > 0) then
     for _, limit in ipairs(scope.limits) do
       local rule = RULES[limit.code]
       if rule.leave_position and own.lease_order > 0 and own.lease_order ~= lease_order then
@@ -219,6 +245,24 @@ local function order_of_rest(slot_request, served, now_us)
   return order_of(slot_request.rank, next_us + math.floor(((last_us - next_us) * (served - 1)) / slot_request.wanted))
 end
 
+-- Returns the order of a turn: calls within the floor of their key (1) go before all other turns (2).
+local function turn_order(first, tag, rank)
+  if first == 1 then return RANK_STEP + math.floor(tag) end
+  return 2 * RANK_STEP + math.floor(tag) * 4 + rank
+end
+
+-- Returns the order in the line of the limits that decide slots: by turns in a fair bucket, otherwise by arrival.
+local function line_order(serving, slot_request, served)
+  if not slot_request.first or slot_request.first == 0 then return order_of_rest(slot_request, served, serving.now_us) end
+  if slot_request.first == 1 then return turn_order(1, slot_request.tag + served * slot_request.floor_us, slot_request.rank) end
+  return turn_order(2, slot_request.tag + served * slot_request.step_us / slot_request.turns[1].weight, slot_request.rank)
+end
+
+-- Returns the drawer for the lines of a call's keys. There, calls of a fair bucket are ordered by arrival.
+local function gate_drawer_of(serving, slot_request)
+  return { asker = serving.asker, now_us = serving.now_us, order = order_of_rest(slot_request, 0, serving.now_us), lease = 0 }
+end
+
 -- Returns the total costs of `count` calls under the limits of a fitting.
 local function times(fitting, count)
   local all, costs, after = {}, fitting.costs, fitting.after
@@ -228,6 +272,7 @@ end
 
 -- True if booking this many calls at once delays none of the calls ahead of them.
 local function delays_none(fitting, count)
+  if fitting.fair and not fitting.fair.functions.is_in_turn(fitting.fair, fitting, count) then return false end
   if #fitting.ahead == 0 then return true end
   local opens_us = opens_at_us(fitting.scope, fitting.drawer.now_us, fitting.step_us)
   local all = times(fitting, count)
@@ -266,7 +311,7 @@ end
 -- Returns the next slot request that is served together with this one, from the same line and in the same slice.
 local function next_follower(serving, from, slot_request)
   local slot_requests, own = serving.slot_requests, #serving.bucket.shared.limits == 0 and slot_request.keys[1]
-  while slot_requests[from] and slot_requests[from].rank == slot_request.rank do
+  while slot_requests[from] and slot_requests[from].slice == slot_request.slice do
     local each = slot_requests[from]
     if each.wanted > 0 and (not own or each.keys[1] == own) and (own or #serving.bucket.shared.limits > 0 or not each.keys[1]) then
       return each
@@ -299,7 +344,7 @@ local function amounts_of_slice(serving, main, slot_request, left)
     add(each.class, each.wanted)
     each = next_follower(serving, each.index + 1, slot_request)
   end
-  local slice = main.line.slices[slot_request.rank]
+  local slice = main.line.slices[slot_request.slice]
   each = slice and next_follower(serving, slice.first, slot_request)
   while each and each ~= slot_request and used < 1 do
     add(each.class, each.wanted)
@@ -312,8 +357,11 @@ end
 -- If the calls of a slot request arrived within this time, they are served one after the other.
 local RUN_US = 50000
 
-local function turn_like(turn, order, amounts)
-  return { order = order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us, amounts = amounts }
+local function turn_like(turn, order, amounts, slot_request)
+  return {
+    order = order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us, amounts = amounts,
+    call_since_us = slot_request.since_us,
+  }
 end
 
 -- Adds the needs of the calls that arrived together with the first calls of a slot request.
@@ -324,14 +372,14 @@ local function add_rest(line, fitting, slot_request, turn, amounts, count)
     rest[index] = math.max(0, slot_request.class.costs[fitting.after + index] * count - amounts[index])
     is_some = is_some or rest[index] > 0
   end
-  if is_some then add_need(line, turn_like(turn, turn.order, rest)) end
+  if is_some then add_need(line, turn_like(turn, turn.order, rest, slot_request)) end
 end
 
 -- Adds the unserved calls of a slot request to a gate: one call. If limits do not drain evenly, also adds the calls
 -- that arrived with it.
 local function add_to_gate(serving, gate, slot_request, turn, left)
   local amounts, line = times(gate, 1), line_of(serving, gate.scope, NO_POSITION)
-  add_need(line, turn_like(turn, turn.order, amounts))
+  add_need(line, turn_like(turn, turn.order, amounts, slot_request))
   if not gives_evenly(gate) then add_rest(line, gate, slot_request, turn, amounts, left) end
 end
 
@@ -339,16 +387,16 @@ end
 -- back at one moment for all waiting calls. Then each slot request has a separate position.
 local function wait_for(serving, main, slot_request, left, turn, amounts)
   local line = main.line
-  add_need(line, turn_like(turn, turn.order, amounts))
+  add_need(line, turn_like(turn, turn.order, amounts, slot_request))
   if gives_evenly(main) then return end
   add_rest(line, main, slot_request, turn, amounts, left)
   local each = next_follower(serving, slot_request.index + 1, slot_request)
   while each and #line.waiting < MOST_NEEDS do
-    local order = order_of_rest(each, 0, serving.now_us)
+    local order = line_order(serving, each, 0)
     size_class(serving, main.scope.limits, each.class)
     local count, first = math.min(each.wanted, each.class.flow), {}
     for index = 1, #main.scope.limits do first[index] = each.class.costs[index] * count end
-    local own = turn_like(turn, order, first)
+    local own = turn_like(turn, order, first, each)
     add_need(line, own)
     add_rest(line, main, each, own, first, each.wanted)
     each = next_follower(serving, each.index + 1, slot_request)
@@ -357,22 +405,23 @@ end
 
 -- Adds a position in the line for a slot request behind another one, unless its rank already has a position.
 local function wait_behind(serving, slot_request, line)
-  if line.slices[slot_request.rank] then return end
-  serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, serving.now_us))
+  if serving.fair and line.scope == serving.bucket.shared then return serving.fair.functions.wait_in_turn(serving, slot_request, line) end
+  if line.slices[slot_request.slice] then return end
+  serving.drawer.order = line_order(serving, slot_request, 0)
   local main = fit(serving, slot_request, line, line.scope == serving.bucket.shared and 0 or 1)
-  local turn = turn_like(line.waiting[#line.waiting], order_of_rest(slot_request, 0, serving.now_us))
+  local turn = turn_like(line.waiting[#line.waiting], line_order(serving, slot_request, 0), NOTHING, slot_request)
   local amounts = amounts_of_slice(serving, main, slot_request, slot_request.wanted)
   wait_for(serving, main, slot_request, slot_request.wanted, turn, amounts)
 end
 
 -- True if the calls ahead leave less than a whole slice. Drawing so few slots is not worth its cost.
 local function is_too_little(serving, slot_request, main, opens_us, until_us, most)
-  if #main.ahead == 0 then return false end
+  if main.fair or #main.ahead == 0 then return false end
   -- Checks each slice only once, at its first slot request.
   local line, all = main.line, nil
   if serving.is_try or line.refused then
     all = times(main, math.min(most, main.flow))
-  elseif line.slices[slot_request.rank] and line.slices[slot_request.rank].first == slot_request.index then
+  elseif line.slices[slot_request.slice] and line.slices[slot_request.slice].first == slot_request.index then
     all = amounts_of_slice(serving, main, slot_request, slot_request.wanted)
   else
     return false
@@ -401,18 +450,27 @@ local function refuse(serving, slot_request, main, granted, opens_us, horizon_us
   local left, now_us, scope, shared = slot_request.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
   local is_try, line = serving.is_try, main.line
   local next_us = earliest_for_all_us(scope, opens_us, main.costs, 0, main.drawer)
-  -- A try would draw again for one call only.
-  local amounts, is_whole = nil, false
-  if is_try then amounts = times(main, 1) else amounts, is_whole = amounts_of_slice(serving, main, slot_request, left) end
   -- Uses the order of the remaining calls, which arrived after the served ones.
-  local order, has_some = order_of_rest(slot_request, granted.count, now_us), granted.count > 0 or scope.is_served
-  local since_us = granted.count > 0 and math.huge or turn_since_of(line.own)
-  local ahead = has_some and ahead_in(line, order, since_us) or main.ahead
-  local start_us, binding = turn_of(main, ahead, opens_us, amounts)
+  local order, has_some = line_order(serving, slot_request, granted.count), granted.count > 0 or scope.is_served
+  local amounts, is_whole, has_others, start_us, binding = nil, false, false, nil, nil
+  if main.fair then
+    main.fair.functions.pass_turns(serving, order, slot_request.since_us)
+    main.fair.main_opens_us, has_others = opens_us, main.fair.count > 0
+    start_us, binding = main.fair.functions.start_in_turn(main.fair, main, opens_us, 1)
+  else
+    -- A try would draw again for one call only.
+    if is_try then amounts = times(main, 1) else amounts, is_whole = amounts_of_slice(serving, main, slot_request, left) end
+    local since_us = granted.count > 0 and math.huge or turn_since_of(line.own)
+    local ahead = has_some and ahead_in(line, order, since_us) or main.ahead
+    has_others = #ahead > 0
+    start_us, binding = turn_of(main, ahead, opens_us, amounts)
+  end
   local soonest_us = (has_some or is_try) and now_us or now_us + LEAST_ASK_GAP_US
-  local is_later = not is_try and scope == shared and #ahead > 0
+  local is_later = not is_try and scope == shared and has_others
   local ahead_us = is_later and ask_ahead_us(horizon_us, main.step_us, is_whole) or horizon_us
+  if main.fair and ahead_us < horizon_us then ahead_us = math.floor(horizon_us / 2) end
   local turn_us = next_us == math.huge and math.huge or math.max(soonest_us, start_us - ahead_us)
+  if main.fair and next_us < math.huge then turn_us = math.min(turn_us, math.max(next_us - ahead_us, now_us + 2 * horizon_us)) end
   -- Without shared limits, the key keeps no turn while the bucket is paused. The pause may end at any time, and a
   -- later turn would make the key wait longer.
   local is_bucket_closed = scope ~= shared and closed_until_us(shared) > now_us + horizon_us
@@ -421,7 +479,8 @@ local function refuse(serving, slot_request, main, granted, opens_us, horizon_us
   -- A try never waits, so the later slot requests of its draw need not wait behind it.
   if not is_try then
     local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
-    wait_for(serving, main, slot_request, left, turn, amounts)
+    if main.fair then main.fair.functions.add_fair_need(serving, main, slot_request, left, turn)
+    else wait_for(serving, main, slot_request, left, turn, amounts) end
   end
   local both = { { scope = shared, number = 0 }, main }
   granted.binds_at = closed_by(both, now_us + horizon_us)

@@ -17,6 +17,19 @@ local function for_gates()
   return gate_functions
 end
 
+local fair_functions = nil
+local function for_fair()
+  if fair_functions then return fair_functions end
+-- @include lib/turns/fair
+  fair_functions = {
+    take_turns = take_turns, count_turns = count_turns, save_fair = save_fair,
+    packed_tags = packed_tags, order_waiters = order_waiters, skip_turns = skip_turns,
+    pass_turns = pass_turns, is_in_turn = is_in_turn, most_in_turn = most_in_turn, use_slack = use_slack,
+    start_in_turn = start_in_turn, add_fair_need = add_fair_need, wait_in_turn = wait_in_turn,
+  }
+  return fair_functions
+end
+
 local try_functions = nil
 local function for_tries()
   if try_functions then return try_functions end

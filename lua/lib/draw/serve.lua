@@ -22,7 +22,11 @@ local function keep_behind(serving, gates, after_gate, slot_request, turn, left)
   for _, gate in ipairs(gates) do
     local line = gate.scope.line
     -- Skips a line in which no other replica waits, and in which this replica did not wait before this draw.
-    if is_behind and line and (line.own.since_us > 0 or #line.others > 0) then add_to_gate(serving, gate, slot_request, turn, left) end
+    if is_behind and line and (line.own.since_us > 0 or #line.others > 0) then
+      local served = slot_request.wanted - left
+      local gate_turn = serving.is_fair and turn_like(turn, order_of_rest(slot_request, served, serving.now_us), NOTHING, slot_request) or turn
+      add_to_gate(serving, gate, slot_request, gate_turn, left)
+    end
     is_behind = is_behind or gate == after_gate
   end
 end
@@ -59,6 +63,7 @@ end
 local function end_slot_request(serving, slot_request, main, gates, granted, deferred, horizon_us)
   if deferred then
     end_at_gate(serving, slot_request, gates, granted, deferred)
+    if serving.fair and slot_request.turns then for_fair().skip_turns(serving, slot_request, slot_request.wanted - granted.count) end
     if serving.is_try then for_tries().later_of_main(serving, main, granted) end
   else
     local line, is_own = main.line, main.number > 0
@@ -129,8 +134,9 @@ local function serve(serving, slot_request)
   local granted, horizon_us = {
     slots = {}, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, not_before_us = 0, binds_at = 0, soonest_us = 0,
   }, horizon_of(serving, slot_request.rank)
-  serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, now_us))
+  serving.drawer.order = line_order(serving, slot_request, 0)
   serving.drawer.reserves = slot_request.reserves
+  if serving.is_fair then serving.gate_drawer = gate_drawer_of(serving, slot_request) end
   local main, gates = fit_all(serving, slot_request)
   local line = main.line
   -- A try takes no turns, so the horizon is not divided among replicas.
@@ -138,7 +144,7 @@ local function serve(serving, slot_request)
   local most, until_us = math.min(slot_request.wanted, math.max(line.used == 0 and 1 or 0, share_left)), now_us + horizon_us
   local is_from_holes = serving.bucket.holes > 0 and not serving.is_try and not has_budgets
   if is_from_holes then
-    granted.slots = for_holes()(serving.bucket, ARGV[LAST_BEFORE_NAMES + slot_request.index], most, now_us + serving.horizon_us)
+    granted.slots = for_holes()(serving.bucket, ARGV[LAST_BEFORE_NAMES + slot_request.number], most, now_us + serving.horizon_us)
   end
   local recycled, deferred = #granted.slots, nil
   most = most - recycled
@@ -153,6 +159,7 @@ local function serve(serving, slot_request)
   if #serving.shadows > 0 then for_shadows().count_calls(serving.shadows, granted, recycled, slot_request, main) end
   granted.count = #granted.slots + granted.run_count
   if granted.count > 0 then
+    if slot_request.turns then for_fair().count_turns(serving.fair, slot_request, granted.count) end
     serving.has_granted, main.scope.is_served = true, true
     for index = 1, #gates do gates[index].scope.is_served = true end
     for index = 1, #slot_request.keys do slot_request.keys[index].is_drawn = true end

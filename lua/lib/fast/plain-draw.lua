@@ -31,7 +31,7 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
     local is_plain = version <= own_version and drew_us <= clock_us and own_code == 1 and own_count == count
       and own_period_us == period_us and own_capacity == capacity and holes == 0 and cool_us <= now and paused_us <= now
       and gap_until_us <= now and (factor >= 1000 or now >= slow_us + recover_us) and share_of_rank
-    -- Reads the turns of other askers (lib/draw/turns). Each has seven numbers if all have one need under one limit.
+    -- Reads the turns of other askers (lib/turns/turns). Each has seven numbers if all have one need under one limit.
     local turns, askers, others = {}, {}, 0
     local line = is_plain and turns_until_us >= missed_us and redis.call('GET', KEYS[2])
     if line then
@@ -72,7 +72,7 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
       local room = (until_us - at_us) * count - excess
       local fit = (until_us < at_us or room < 0) and 0 or floor(room / step) + 1
       -- Returns when there is room for an amount beside the bookings ahead of opens_us, as room_at_us of
-      -- lib/draw/turns does.
+      -- lib/turns/turns does.
       local function room_at(opens_us, booked, amount)
         local beyond = amount - capacity
         local room_us = opens_us + ceil(max(0, booked + min(0, beyond) * period_us) / count)

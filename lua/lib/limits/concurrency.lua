@@ -32,8 +32,10 @@ local function spare_leases(limits, now_us)
 end
 
 MAKERS[6] = function()
-  -- Returns the number of waiting replicas before this one. A replica without a position counts as last.
+  -- Returns the number of waiting replicas before this one. A replica without a position counts as last. Where keys take
+  -- turns, returns how many leases the calls before this one need.
   local function count_before(limit, drawer)
+    if limit.before then return limit.before end
     limit.waiters = limit.waiters or waiters_of(limit, drawer.now_us)
     local before, own = 0, nil
     for _, waiter in ipairs(limit.waiters) do
@@ -72,7 +74,27 @@ MAKERS[6] = function()
     end,
     leave_position = function(limit, drawer)
       limit.waiters = nil
-      redis.call('ZREM', limit.keys[2], waiter_name(drawer.order, drawer.asker))
+      if redis.call('ZREM', limit.keys[2], waiter_name(drawer.order, drawer.asker)) > 0 then return end
+      -- Where keys take turns, another replica may have moved this one.
+      for _, waiter in ipairs(waiters_of(limit, drawer.now_us)) do
+        if string.sub(waiter, 18) == drawer.asker then redis.call('ZREM', limit.keys[2], waiter) end
+      end
+    end,
+    -- Puts waiting replicas in this order. Other replicas do not wait for a lease, or follow.
+    set_positions = function(limit, askers, own, now_us)
+      local known, names, scores = waiters_of(limit, now_us), {}, { [own] = string.format('%.0f', now_us) }
+      local known_scores = #known > 0 and redis.call('ZMSCORE', limit.keys[2], unpack(known))
+      for at, waiter in ipairs(known) do
+        local asker = string.sub(waiter, 18)
+        names[asker], scores[asker] = waiter, scores[asker] or known_scores[at]
+      end
+      for index, asker in ipairs(askers) do
+        local name = waiter_name(index, asker)
+        if scores[asker] and names[asker] ~= name and names[asker] then redis.call('ZREM', limit.keys[2], names[asker]) end
+        if scores[asker] and (names[asker] ~= name or asker == own) then redis.call('ZADD', limit.keys[2], scores[asker], name) end
+      end
+      redis.call('PEXPIRE', limit.keys[2], math.ceil(WAITER_GONE_US / 1000))
+      limit.waiters = nil
     end,
   }
 end

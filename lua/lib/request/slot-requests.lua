@@ -69,7 +69,7 @@ end
 
 -- Reads the slot requests, each for at least least_wanted calls. Returns nil if one is invalid. Sets too_large if a
 -- call costs more than a limit ever allows.
-local function read_slot_requests(packed, terms, keys, shadows, least_wanted)
+local function read_slot_requests(packed, terms, keys, shadows, least_wanted, is_fair)
   local numbers = whole_numbers(packed)
   if not numbers then return nil end
   local classes, at = read_classes(numbers, #shadows)
@@ -94,13 +94,25 @@ local function read_slot_requests(packed, terms, keys, shadows, least_wanted)
     end
     if not fits_class(slot_requests, class, terms, own) then return nil end
     local slot_request = {
-      index = index, class = class, keys = own, wanted = wanted, rank = rank, since_us = since_us,
+      index = index, number = index, class = class, keys = own, wanted = wanted, rank = rank, slice = rank, since_us = since_us,
       next_since_us = next_since_us, last_since_us = last_since_us,
     }
     if positions then slot_request.positions = positions end
     if how % 2 == 1 then slot_request.is_bounded = true end
     if how >= 2 then slot_request.reserves = true end
     slot_requests[index] = slot_request
+  end
+  if is_fair then slot_requests.critical_part, at = (numbers[at + 2] or 1000) / 1000, at + 1 end
+  for index = 1, is_fair and #slot_requests or 0 do
+    local slot_request, count = slot_requests[index], numbers[at + 4] or 0
+    slot_request.floor_us, slot_request.first, slot_request.is_pending = numbers[at + 2] or 0, 2, numbers[at + 3] == 1
+    slot_request.weights, slot_request.slice, at = {}, math.min(slot_request.rank, 1), at + 3
+    for each = 1, count do
+      local weight = (numbers[at + 1 + each] or 0) / 1000
+      slot_request.weights[each] = weight
+      if weight ~= 1 then slot_request.has_weights = true end
+    end
+    at = at + count
   end
   return slot_requests
 end

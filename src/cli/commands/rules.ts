@@ -178,9 +178,14 @@ async function differenceOf(sluice: Sluice, rules: Rules, name: string): Promise
   const options = rules.buckets.get(name);
   const where = `bucket("${name}")`;
   const policy = options === undefined ? code : policyUnder(where, options, code);
-  const status = await bucket?.status();
-  const after = policy === undefined ? undefined : formatPolicy(policy);
-  return { bucket: name, subject: "policy", before: status?.policy, source: status?.source, after };
+  const inForce = await bucket?.inForce();
+  const { policy: before, policyFrom } = inForce?.state ?? {};
+  const source = policyFrom === "configured" ? "override" : policyFrom;
+  const said = policy === undefined ? undefined : formatPolicy(policy);
+  // The text for people names neither the shares nor all keys.
+  const isSilent = said === before && policy !== undefined && policy.text !== inForce?.policy.text;
+  const after = isSilent ? `${said}; other weights, floors or shares` : said;
+  return { bucket: name, subject: "policy", before, source, after };
 }
 
 function describe(found: readonly Difference[]): string {

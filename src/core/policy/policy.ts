@@ -5,6 +5,17 @@ import type { RateInput } from "../limits/rate.ts";
 import { formatLimit, ruleOf } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import { PRIORITIES, readOptions, type Priority } from "../input/options.ts";
+import {
+  assertShared,
+  compileFair,
+  fairText,
+  fairUnder,
+  formatFair,
+  isFairText,
+  readFairText,
+  type Fair,
+  type FairOptions,
+} from "./fair.ts";
 import { inParallel, isLimit, limitMakers, rateLimit, type LimitsOptions } from "./limit-makers.ts";
 import { isTiers, pathOf } from "./key-limits.ts";
 import {
@@ -31,6 +42,11 @@ export interface PolicyOptions<
    * 0.7, normal: 0.8, high: 0.9, critical: 1 }`.
    */
   readonly shares?: Partial<Readonly<Record<Priority, number>>> | undefined;
+  /**
+   * Whether calls with different keys take turns at the limits that all keys share, and with which weights. `true`: each
+   * key has the same weight. Defaults to `false`: calls start in the order of their arrival.
+   */
+  readonly fair?: boolean | FairOptions | undefined;
 }
 
 /** A compiled policy. All numbers in it are whole numbers. */
@@ -42,6 +58,8 @@ export interface Policy {
   readonly perKey: KeyPolicy | undefined;
   /** The part of the booking horizon that each priority may fill, in per mille and in the order of `PRIORITIES`. */
   readonly shares: readonly number[];
+  /** How keys take turns. If undefined, calls start in the order of their arrival. */
+  readonly fair: Fair | undefined;
   /** The policy as JSON. The text identifies the policy, and other replicas read the policy from it. */
   readonly text: string;
   /**
@@ -56,11 +74,15 @@ export function asFarAsKnown(policy: Policy): Policy {
   return policy.asKnown ?? policy;
 }
 
-/** Formats the policy for errors and warnings: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */
-export function formatPolicy({ limits, shadows, perKey }: Policy): string {
+/**
+ * Formats the policy for errors and warnings: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. Keys
+ * with equal turns are not mentioned.
+ */
+export function formatPolicy({ limits, shadows, perKey, fair }: Policy): string {
   const ofKeys = perKey === undefined ? "" : `per key ${formatPerKey(perKey)}`;
   const inShadow = shadows.length === 0 ? "" : `in shadow ${formatLimits(shadows)}`;
-  return [formatLimits(limits), ofKeys, inShadow].filter((part) => part !== "").join("; ");
+  const turns = limits.length === 0 ? "" : formatFair(fair);
+  return [formatLimits(limits), ofKeys, inShadow, turns].filter((part) => part !== "").join("; ");
 }
 
 function formatLimits(limits: readonly Limit[]): string {
@@ -77,6 +99,7 @@ export const UNKNOWN_POLICY: Policy = Object.freeze({
   shadows: [],
   perKey: undefined,
   shares: PRIORITIES.map((each) => DEFAULT_SHARES[each] * 1_000),
+  fair: undefined,
   text: "unknown",
 });
 const SHARE_ERROR = { error: "give a part of the horizon, from 0.01 to 1" };
@@ -95,6 +118,7 @@ const POLICY = z.strictObject({
   ...LIMITS_SHAPE,
   perKey: z.custom<PerKey>().optional(),
   shares: SHARES.optional(),
+  fair: z.custom<PolicyOptions["fair"]>().optional(),
 });
 /** The most limits of one policy, because a script checks all of them in each draw. */
 const MOST_LIMITS = 8;
@@ -107,19 +131,26 @@ const MOST_LIMITS = 8;
 export function compilePolicy(where: string, given: unknown): Policy {
   const policy = compileAlone(where, given);
   assertInOrder(where, policy);
+  assertShared(where, (given as PolicyOptions).fair, policy.limits);
   return policy;
 }
 
 /**
- * Compiles options that will override another policy. These options may combine shadows with limits that apply only per
- * key.
+ * Compiles options that will override another policy. These options may combine shadows, and the weights and floors of
+ * keys, with limits that apply only per key.
  */
 export function compileAlone(where: string, given: unknown): Policy {
-  const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
+  const { perKey, shares, fair, ...shared } = readOptions(where, POLICY, given);
   const isPerKeyOnly = perKey !== undefined && Object.values(shared).every((v) => v === undefined);
   const { limits, shadows } = isPerKeyOnly ? NO_LIMITS : compileShared(where, shared);
   const keyPolicy = perKey === undefined ? undefined : keyPolicyOf(where, perKey, limits);
-  return makePolicy({ limits, shadows, perKey: keyPolicy, shares: inPerMille(shares) });
+  return makePolicy({
+    limits,
+    shadows,
+    perKey: keyPolicy,
+    shares: inPerMille(shares),
+    fair: compileFair(where, fair, limits),
+  });
 }
 
 /** The limits that all keys share: `limits` delay calls, `shadows` only count calls. */
@@ -201,13 +232,13 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
 
 /**
  * Compiles a policy that overrides another one. Each part that the options omit keeps its value: the shared limits, the
- * per-key limits, or the shares of priorities.
+ * per-key limits, the shares of priorities, or the turns of keys.
  *
  * @throws {@link InvalidOptionError} as {@link compilePolicy} does, and when the options contain functions or tiers,
  * because only one process has those.
  */
 export function compileOver(where: string, given: PolicyOptions, under: Policy): Policy {
-  const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
+  const { perKey, shares, fair, ...shared } = readOptions(where, POLICY, given);
   const local = localPart(perKey);
   if (local !== undefined) {
     const remedy =
@@ -223,7 +254,10 @@ export function compileOver(where: string, given: PolicyOptions, under: Policy):
   const compiled = perKey === undefined ? under.perKey : keyPolicyOf(where, perKey, limits);
   assertSameKind(where, perKey, compiled, under);
   const byPriority = shares === undefined ? under.shares : inPerMille(shares);
-  const policy = makePolicy({ limits, shadows, perKey: compiled, shares: byPriority });
+  assertShared(where, fair, limits);
+  const turns =
+    fair === undefined ? fairUnder(under.fair, limits) : compileFair(where, fair, limits);
+  const policy = makePolicy({ limits, shadows, perKey: compiled, shares: byPriority, fair: turns });
   assertInOrder(where, policy);
   return policy;
 }
@@ -326,9 +360,15 @@ function assertOneBudgetEach(where: string, limits: readonly Limit[]): void {
 }
 
 /** Writes the policy as text for other replicas, without the functions and tiers of this process. */
-function writePolicyText({ limits, shadows, perKey, shares }: Omit<Policy, "text">): string {
+function writePolicyText({ limits, shadows, perKey, shares, fair }: Omit<Policy, "text">): string {
   const inShadow = shadows.length === 0 ? undefined : shadows;
-  return JSON.stringify({ limits, perKey: perKey?.text ?? null, shares, shadows: inShadow });
+  return JSON.stringify({
+    limits,
+    perKey: perKey?.text ?? null,
+    shares,
+    shadows: inShadow,
+    fair: fairText(fair),
+  });
 }
 
 /**
@@ -338,10 +378,16 @@ function writePolicyText({ limits, shadows, perKey, shares }: Omit<Policy, "text
  * without a limit.
  */
 export function readPolicyText(where: string, text: string, own: Policy): Policy {
-  const { perKey, shadows = [], ...others } = parsePolicy(text) ?? unreadable(where, text);
+  const {
+    perKey,
+    shadows = [],
+    fair: turns,
+    ...others
+  } = parsePolicy(text) ?? unreadable(where, text);
+  const fair = readFairText(turns);
   const keyPolicy = perKey === null ? undefined : readPerKeyText(where, perKey, own.perKey);
   if (perKey !== null && keyPolicy === undefined) unreadable(where, text);
-  return Object.freeze({ ...others, shadows, perKey: keyPolicy, text });
+  return Object.freeze({ ...others, shadows, perKey: keyPolicy, fair, text });
 }
 
 /**
@@ -351,8 +397,14 @@ export function readPolicyText(where: string, text: string, own: Policy): Policy
  * @throws {@link InvalidOptionError} when the text is from another version of this package.
  */
 export function readPolicyElsewhere(where: string, text: string): Policy {
-  const { perKey, shadows = [], ...others } = parsePolicy(text) ?? unreadable(where, text);
-  if (perKey === null) return Object.freeze({ ...others, shadows, perKey: undefined, text });
+  const {
+    perKey,
+    shadows = [],
+    fair: turns,
+    ...others
+  } = parsePolicy(text) ?? unreadable(where, text);
+  const fair = readFairText(turns);
+  if (perKey === null) return Object.freeze({ ...others, shadows, perKey: undefined, fair, text });
   const unknown = (): never => {
     const remedy =
       "only the code of other processes knows the limits of its keys, since they are functions or tiers; draw there";
@@ -362,7 +414,7 @@ export function readPolicyElsewhere(where: string, text: string): Policy {
     const optionOf = (part: PartText): LimitsOptions | (() => LimitsOptions) =>
       part === true ? ofUnknown : { limits: [...part] };
     const options = optionsOfText(perKey, optionOf) as PerKey;
-    return { ...others, shadows, perKey: keyPolicyOf(where, options, others.limits), text };
+    return { ...others, shadows, perKey: keyPolicyOf(where, options, others.limits), fair, text };
   };
   return Object.freeze({ ...read(unknown), asKnown: read(() => ({})) });
 }
@@ -380,17 +432,19 @@ interface PolicyText {
   readonly perKey: PerKeyText | null;
   readonly shares: number[];
   readonly shadows?: Limit[];
+  readonly fair?: Fair | true;
 }
 
 function parsePolicy(text: string): PolicyText | undefined {
   const areLimits = (value: unknown): boolean => Array.isArray(value) && value.every(isLimit);
   try {
     const read = JSON.parse(text) as PolicyText;
-    const { limits, perKey, shares, shadows = [] } = read;
+    const { limits, perKey, shares, shadows = [], fair } = read;
     const isShared =
       areLimits([...limits, ...shadows]) &&
       Array.isArray(shares) &&
-      shares.length === PRIORITIES.length;
+      shares.length === PRIORITIES.length &&
+      isFairText(fair);
     const isKeyed = perKey === null || isPerKeyText(perKey, areLimits);
     const isSome = limits.length + shadows.length > 0 || perKey !== null;
     return isShared && isKeyed && isSome ? read : undefined;

@@ -1,5 +1,5 @@
 import { withForever } from "../../core/describe.ts";
-import { headsOfText, decodeKey } from "../../core/key-path.ts";
+import { decodeKey, encodeKey, headsOfText } from "../../core/key-path.ts";
 import type { LanesSeen } from "../../stores/redis/scripts/queue/lanes.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
@@ -17,6 +17,7 @@ import type { NoForecastReason } from "./forecast.ts";
  * - a reason of {@link NoForecastReason}: no worker is alive, a pause is active, or the downstream is unreachable
  * - `"cooldown"`: the end of a cooldown
  * - `"limit"`: room under a limit of the bucket; `"key"`: room under a limit of its key
+ * - `"turns"`: room under a limit of the bucket, in which calls of another key have the next turn
  * - `"lease"`: the end of a running call, under a limit on concurrent calls
  * - `"lane"`: the job's turn and a free place in a worker; its limits have room
  */
@@ -26,6 +27,7 @@ export type WaitsFor =
   | NoForecastReason
   | "cooldown"
   | "limit"
+  | "turns"
   | "key"
   | "lease"
   | "lane";
@@ -151,7 +153,17 @@ function reasonFor(job: Job<unknown>, facts: Facts, nowMs: number): Reason | und
   if (keyPausedMs > 0) return { waitsFor: "key paused", forMs: keyPausedMs };
   if (own.unreachableForMs > 0) return { waitsFor: "key away", forMs: own.unreachableForMs };
   if (own.coolingForMs > 0) return { waitsFor: "cooldown", forMs: own.coolingForMs };
-  return ofLimits(own.limits, job.cost) ?? asideFor(keyTextOf(job), seen) ?? { waitsFor: "lane" };
+  const full = ofLimits(own.limits, job.cost) ?? asideFor(keyTextOf(job), seen);
+  if (full?.waitsFor === "limit" && isTurnOfOther(shared.turns, keyTextOf(job))) {
+    return { waitsFor: "turns", limit: full.limit };
+  }
+  return full ?? { waitsFor: "lane" };
+}
+
+/** True if calls of another key have the next turn at the limits that all keys share. */
+function isTurnOfOther([next]: BucketState["turns"], key: string | undefined): boolean {
+  if (next === undefined) return false;
+  return next.keys !== undefined || (next.key && encodeKey(next.key)) !== key;
 }
 
 /**

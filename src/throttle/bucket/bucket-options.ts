@@ -71,6 +71,7 @@ const BUCKET_OPTIONS = z.strictObject({
   limits: ANYTHING,
   perKey: ANYTHING,
   shares: ANYTHING,
+  fair: ANYTHING,
   ...FEEDBACK_SHAPE,
   ...CALL_DEFAULTS_SHAPE,
   maxWaiting: wholeNumber(1, 100_000_000, "callers").optional(),

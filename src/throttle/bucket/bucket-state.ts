@@ -1,10 +1,13 @@
 import { withForever } from "../../core/describe.ts";
 import { unitsIn } from "../../core/limits/budget.ts";
+import { namedOf, namesOfText, type Named } from "../../core/key-path.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
+import { floorOf, type Fair } from "../../core/policy/fair.ts";
 import { scopesOf, ownersOfLimits } from "../../core/policy/per-key.ts";
 import { asFarAsKnown, formatPolicy, type Policy } from "../../core/policy/policy.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { limitsOfCall, type Peeked, type ShadowCounts } from "../../core/store.ts";
+import { WITHOUT_KEY } from "../waiting/group.ts";
 
 /** The active policy of a bucket, and the bucket's state under this policy. */
 export interface InForce {
@@ -87,9 +90,29 @@ export interface BriefState {
   readonly shadows: readonly ShadowState[];
 }
 
+/** A key whose pending calls take turns with those of other keys. */
+export interface KeyTurn extends Named {
+  /** The weight of each name of the key, the widest first: `[2]`, or `[1, 3]` for a path of two names. */
+  readonly weights: readonly number[];
+  /** The guaranteed part of the key: `"20/s"`. Undefined if it has none. */
+  readonly floor: string | undefined;
+  /**
+   * Why its next call goes before all turns: it is a critical call, or within the floor of the key. Undefined if the
+   * call waits for the key's turn.
+   */
+  readonly goesFirst: "critical" | "floor" | undefined;
+  /** How long the oldest pending call of the key has waited, in ms: `350`. */
+  readonly waitedMs: number;
+}
+
 /** The state of a bucket and of its limits, over all replicas. */
 export interface BucketState extends BriefState {
   readonly limits: readonly LimitState[];
+  /**
+   * The keys with pending calls that take turns at the shared limits: the first 32, the one with the next turn first.
+   * Calls without a key are an entry without `key` and `keys`. `[]` if no call waits, or if keys take no turns.
+   */
+  readonly turns: readonly KeyTurn[];
 }
 
 /** Stands for a pause without an end: about 30 years, in µs. */
@@ -125,7 +148,23 @@ export function describeState(
     };
   });
   const shadows = policy.shadows.map((limit, index) => shadowState(limit, peeked.shadows[index]));
-  return withForever({ ...briefState(peeked, policy, seen), limits, shadows });
+  return withForever({
+    ...briefState(peeked, policy, seen),
+    limits,
+    shadows,
+    turns: turnsOf(peeked, policy.fair),
+  });
+}
+
+function turnsOf({ pendingKeys, nowUs }: Peeked, fair: Fair | undefined): KeyTurn[] {
+  if (fair === undefined) return [];
+  return pendingKeys.map(({ names, weights, sinceUs, goesFirst }) => ({
+    ...namedOf(names === WITHOUT_KEY.names ? undefined : names),
+    weights: weights === "" ? namesOfText(names).map(() => 1) : weights.split(",").map(Number),
+    floor: floorOf(fair, names),
+    goesFirst,
+    waitedMs: msUntil(nowUs, sinceUs),
+  }));
 }
 
 function shadowState(limit: Limit, counts: ShadowCounts = NOTHING_COUNTED): ShadowState {

@@ -1,15 +1,24 @@
 import { isLeased } from "../../core/limits/registry.ts";
+import { HORIZON_US } from "../../core/policy/limit-makers.ts";
+import { firstOfText } from "../../core/key-path.ts";
 import { RANKS } from "../../core/input/options.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import {
   isNone,
   limitsOfCall,
   NO_POSITION,
+  type KeyTurns,
   type KeyScope,
   type WaitPosition,
   type SlotRequest,
 } from "../../core/store.ts";
-import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";
+import {
+  arrivalOf,
+  BEFORE_TURNS,
+  compareArrivals,
+  type Arrival,
+  type GroupSchedule,
+} from "./group-schedule.ts";
 import { unservedByPriority, unservedInOrder, type Group, type Unserved } from "./group.ts";
 
 /**
@@ -29,6 +38,11 @@ export interface AskedSlots {
  * the next request.
  */
 const FIRST_SLOT_REQUESTS = 12;
+/**
+ * The same where keys take turns, because each key has a slot request of its own. With fewer, a turn
+ * brings fewer slots, and more requests are needed.
+ */
+const FIRST_TURN_REQUESTS = 24;
 /** The maximum number of slot requests in any request. */
 const MOST_SLOT_REQUESTS = 128;
 /** The maximum number of lookups in a request. */
@@ -96,20 +110,25 @@ export function nextSlotRequests(
   schedule: GroupSchedule,
   toLookUp: ReadonlySet<Group>,
   waitPositions: WaitPositions,
-  { nowMs, bucketUs, most }: At,
+  { nowMs, bucketUs, isFair, ...at }: At,
 ): AskedSlots {
+  const most = isFair ? Math.max(at.most, FIRST_TURN_REQUESTS) : at.most;
   const ready = schedule.next(most, nowMs);
-  ready.sort(byArrival);
+  ready.sort((a, b) => compareArrivals(arrivalOf(a), arrivalOf(b)));
   const limitsOf = new Map<string, readonly Limit[]>();
   const asked = ready.filter((group) => joinLimits(limitsOf, group));
   const isPlain =
     asked.length === 1 && asked[0]!.callTerms.areDrains && !hasSiblings(schedule, asked[0]!);
-  const all = asked.flatMap((group) => {
-    const slotRequests = isPlain ? unservedByPriority(group) : unservedInOrder(group, most);
-    return slotRequests.map((each) => ({ group, ...each }));
-  });
-  if (all.length > 1) all.sort((a, b) => a.rank - b.rank || a.sinceMs - b.sinceMs);
-  const drawn = all.length > most ? firstOf(all, most) : all;
+  const takeTurns = isFair && asked[0]?.turns !== undefined;
+  const all = takeTurns
+    ? inTurns(asked, most)
+    : asked.flatMap((group) => {
+        const slotRequests = isPlain ? unservedByPriority(group) : unservedInOrder(group, most);
+        return slotRequests.map((each) => ({ group, ...each }));
+      });
+  if (all.length > 1 && !takeTurns) all.sort((a, b) => a.rank - b.rank || a.sinceMs - b.sinceMs);
+  const some = takeTurns ? all.slice(0, most) : firstOf(all, most);
+  const drawn = all.length > most ? some : all;
   const first = [...drawn, ...lookupsOf(toLookUp, new Set(asked), limitsOf)];
   return {
     groups: first.map(({ group }) => group),
@@ -128,6 +147,7 @@ export function nextSlotRequests(
         sinceUs: bucketUs(sinceMs),
         nextSinceUs: bucketUs(nextSinceMs),
         lastSinceUs: bucketUs(lastSinceMs),
+        ...(isFair && { turns: turnsOf(group) }),
       };
     }),
   };
@@ -141,6 +161,67 @@ interface At {
    * request has one.
    */
   readonly most: number;
+  /** Whether keys take turns. */
+  readonly isFair: boolean;
+}
+
+type GroupRequest = Unserved & Pick<Arrival, "turnTags"> & { readonly group: Group };
+
+/** The most parts into which the calls of one group are split. */
+const MOST_PARTS = 4;
+/** How many horizons the calls of one request may fill. Other replicas see those that get no slot. */
+const HORIZONS_ASKED = 2;
+
+/**
+ * Splits the calls of groups into parts, because their keys take turns within one request. All calls of a part are
+ * served together. The part that the floor of a key guarantees within a horizon is separate.
+ */
+function inTurns(groups: readonly Group[], most: number): GroupRequest[] {
+  const partCount = Math.min(MOST_PARTS, Math.max(1, Math.floor(most / groups.length)));
+  const parts: GroupRequest[] = [];
+  const floors = new Set<string>();
+  for (const group of groups) {
+    const { names, floorUs, weights } = group.turns!;
+    const hasFloor = floorUs > 0 && !floors.has(firstOfText(names));
+    if (hasFloor) floors.add(firstOfText(names));
+    const [widest = 0, ...narrower] = group.turnTags;
+    const { sharedStepMs } = group.callTerms;
+    const inHorizons = (HORIZONS_ASKED * HORIZON_US) / 1_000 / sharedStepMs / groups.length;
+    const unserved = unservedByPriority(group);
+    const wanted = unserved.reduce((sum, each) => sum + each.wanted, 0);
+    const even =
+      groups.length === 1 ? Infinity : Math.ceil(Math.min(inHorizons, wanted) / partCount);
+    let size = hasFloor ? Math.max(1, Math.floor(HORIZON_US / floorUs)) : even;
+    let taken = 0;
+    let left = partCount;
+    for (const each of unserved) {
+      for (let from = 0; from < each.wanted && left > 0; size = even) {
+        const count = Math.min(size, each.wanted - from);
+        const isFloor = hasFloor && taken === 0;
+        const startTag = widest + (taken * sharedStepMs * 1_000) / weights[0]!;
+        const turnTags = isFloor ? BEFORE_TURNS : [startTag, ...narrower];
+        parts.push({ ...partOf(each, from, count), group, turnTags });
+        taken += count;
+        from += count;
+        left -= 1;
+      }
+    }
+  }
+  return parts.sort(compareArrivals);
+}
+
+/** A part of the calls that one slot request is for; they came evenly, as far as is known. */
+function partOf(all: Unserved, from: number, count: number): Unserved {
+  const { wanted, sinceMs, lastSinceMs } = all;
+  const at = (index: number): number =>
+    sinceMs + ((lastSinceMs - sinceMs) * Math.min(index, wanted)) / wanted;
+  const since = { sinceMs: at(from), nextSinceMs: at(from + 1), lastSinceMs: at(from + count) };
+  return { ...all, ...since, wanted: count };
+}
+
+/** How the key of a group takes turns: it keeps its tags only if its calls have waited since the last reply. */
+function turnsOf({ turns, keepsTags }: Group): KeyTurns | undefined {
+  return turns && { ...turns, isPending: keepsTags };
 }
 
 /**
@@ -161,7 +242,7 @@ function lookupsOf(
   toLookUp: ReadonlySet<Group>,
   asked: ReadonlySet<Group>,
   limitsOf: Map<string, readonly Limit[]>,
-): (Unserved & { readonly group: Group })[] {
+): GroupRequest[] {
   const groups: Group[] = [];
   for (const group of toLookUp) {
     if (groups.length === MOST_LOOKUPS) break;
@@ -189,11 +270,6 @@ function firstOf<W extends { readonly group: Group }>(
   }
   for (const slotRequest of slotRequests) if (firsts.size < most) firsts.add(slotRequest);
   return slotRequests.filter((slotRequest) => firsts.has(slotRequest));
-}
-
-/** Compares two groups for the order in which one script serves them. */
-function byArrival(a: Group, b: Group): number {
-  return rankOf(a) - rankOf(b) || a.line.head!.number - b.line.head!.number;
 }
 
 /**

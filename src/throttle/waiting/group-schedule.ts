@@ -1,5 +1,14 @@
+import { firstOfText } from "../../core/key-path.ts";
 import { RANKS } from "../../core/input/options.ts";
-import { haveSameLimits, isFirstUnserved, servedOf, type Caller, type Group } from "./group.ts";
+import type { TurnTags } from "../../core/store.ts";
+import {
+  haveSameLimits,
+  isFirstUnserved,
+  servedOf,
+  WITHOUT_KEY,
+  type Caller,
+  type Group,
+} from "./group.ts";
 import { effectivePriority } from "./line.ts";
 
 /**
@@ -13,6 +22,8 @@ export interface GroupSchedule extends Iterable<Group> {
    * deferred group whose time is nearest.
    */
   readonly soonest: SoonestGroups;
+  /** True if keys take turns: calls with keys wait, or did so within the last minute. */
+  readonly areTurns: boolean;
   /** The number of groups that are deferred by their key. */
   readonly deferredGroups: number;
   /** The number of callers without a slot whose key's time is in the future. */
@@ -48,6 +59,8 @@ export interface GroupSchedule extends Iterable<Group> {
     group: Group,
     reply: { readonly untilMs: number; readonly arrivedMs: number; readonly bindsAt: number },
   ): void;
+  /** Stores, from a reply, when the next calls of these groups start in virtual time. */
+  learnTurns(tags: TurnTags, groups: readonly Group[]): void;
   /** Sets the earliest time to ask for a group, on `performance.now()`. 0 allows any time. */
   deferUntil(group: Group, untilMs: number): void;
   /** Allows all groups to be asked for at any time. */
@@ -70,7 +83,15 @@ export interface SoonestGroups extends Iterable<Group> {
   readonly size: number;
 }
 
-type Scheduled = "notBeforeMs" | "behind" | "queuedAt" | "position" | "wasNotified" | "bindsAt";
+type Scheduled =
+  | "notBeforeMs"
+  | "behind"
+  | "queuedAt"
+  | "position"
+  | "wasNotified"
+  | "bindsAt"
+  | "turnTags"
+  | "keepsTags";
 
 /**
  * Returns the group with write access to the schedule fields, which are read-only for all other
@@ -79,6 +100,9 @@ type Scheduled = "notBeforeMs" | "behind" | "queuedAt" | "position" | "wasNotifi
 function writable(group: Group): { -readonly [Field in Scheduled]: Group[Field] } {
   return group;
 }
+
+/** How long calls without a key take turns with those of keys after the last of these. */
+const TURNS_KEPT_MS = 60_000;
 
 /**
  * With more waiting groups than this, requests are not gathered per group, and only a few groups
@@ -95,17 +119,29 @@ export function createGroupSchedule(): GroupSchedule {
    */
   const free = createHeap(comesBefore);
   const deferred = createHeap((a: Group, b: Group) => a.notBeforeMs < b.notBeforeMs);
+  /** The free groups of each key with a floor, ordered by when they were last asked for. */
+  const withFloor = new Map<string, Set<Group>>();
   /** The deferred groups, ordered by when they were last asked for. */
   const leastRecentlyAsked = new Set<Group>();
   /** Groups that are deferred until this time or earlier count as free. */
   let freeUntilMs = 0;
   let lastQueuedAt = 0;
+  /** The time until which keys take turns, on `performance.now()`. */
+  let turnsUntilMs = 0;
+  /** The virtual time of the turns in the latest reply. */
+  let virtualNow = 0;
   /** The number of the newest caller. */
   let newest = 0;
 
   function add(group: Group): void {
     all.add(group);
     writable(group).queuedAt = lastQueuedAt += 1;
+    if (group.turns !== undefined && group.turns.names !== WITHOUT_KEY.names) {
+      turnsUntilMs = performance.now() + TURNS_KEPT_MS;
+    }
+    // Idle time earns no credit.
+    writable(group).turnTags = group.turns === undefined ? [] : [virtualNow];
+    writable(group).keepsTags = false;
     for (const { key } of group.scopes) {
       const groups = byKey.get(key) ?? new Set();
       byKey.set(key, groups.add(group));
@@ -146,6 +182,7 @@ export function createGroupSchedule(): GroupSchedule {
     writable(group).position = position;
     if (position === "free") free.put(group);
     else free.delete(group);
+    if (group.turns !== undefined && group.turns.floorUs > 0) keepFloor(group, position === "free");
     if (position === "deferred") {
       deferred.put(group);
       leastRecentlyAsked.add(group);
@@ -153,6 +190,23 @@ export function createGroupSchedule(): GroupSchedule {
       deferred.delete(group);
       leastRecentlyAsked.delete(group);
     }
+  }
+
+  function keepFloor(group: Group, isFree: boolean): void {
+    const name = firstOfText(group.turns!.names);
+    const groups = withFloor.get(name) ?? new Set();
+    if (isFree) withFloor.set(name, groups.add(group));
+    else if (groups.delete(group) && groups.size === 0) withFloor.delete(name);
+  }
+
+  /** One group of each key with a floor: it is asked for, however far off its turn is. */
+  function firstWithFloor(): Group[] {
+    return [...withFloor.values()].map((groups) => {
+      const [first] = groups;
+      groups.delete(first!);
+      groups.add(first!);
+      return first!;
+    });
   }
 
   function moveToEnd(group: Group): void {
@@ -234,6 +288,9 @@ export function createGroupSchedule(): GroupSchedule {
         return [free.first, deferred.first].filter((group) => group !== undefined).values();
       },
     },
+    get areTurns() {
+      return performance.now() < turnsUntilMs;
+    },
     get deferredGroups() {
       return deferred.size;
     },
@@ -249,8 +306,11 @@ export function createGroupSchedule(): GroupSchedule {
     ofKey: (key) => byKey.get(key) ?? [],
     next(count, atMs) {
       freeThoseUntil(atMs);
-      const ready = free.firstOf(count);
-      const groups = withFirstOfKeys(ready.length === 0 ? someDeferred(count) : ready, count);
+      const soonest = free.firstOf(count);
+      const ready =
+        withFloor.size === 0 ? soonest : [...new Set([...firstWithFloor(), ...soonest])];
+      const most = count + withFloor.size;
+      const groups = withFirstOfKeys(ready.length === 0 ? someDeferred(count) : ready, most);
       for (const group of groups) writable(group).wasNotified = false;
       return groups;
     },
@@ -279,6 +339,19 @@ export function createGroupSchedule(): GroupSchedule {
       writable(group).behind = newest;
       moveToEnd(group);
     },
+    learnTurns({ virtualNow: now, nextCalls }, groups) {
+      // Calls of other processes have keys that take turns, so those of this one do from now on.
+      if (nextCalls[0]?.length === 0) turnsUntilMs = performance.now() + TURNS_KEPT_MS;
+      if (nextCalls[0]?.length === 0) return;
+      // Tags begin anew once no key has taken turns for a while.
+      if (now < virtualNow) for (const group of all) writable(group).turnTags = [0];
+      virtualNow = now;
+      for (const [index, group] of groups.entries()) {
+        writable(group).turnTags = nextCalls[index]!;
+        writable(group).keepsTags = group.line.size > group.held.size;
+        update(group);
+      }
+    },
     deferUntil,
     deferNone() {
       for (const group of all) deferUntil(group, 0);
@@ -302,6 +375,7 @@ export function createGroupSchedule(): GroupSchedule {
       byKey.clear();
       free.clear();
       deferred.clear();
+      withFloor.clear();
       leastRecentlyAsked.clear();
     },
   };
@@ -312,19 +386,50 @@ export function createGroupSchedule(): GroupSchedule {
  * caller. A group that its key deferred goes after all callers that had arrived by then.
  */
 function comesBefore(a: Group, b: Group): boolean {
-  return (rankOf(a) - rankOf(b) || turnNumber(a) - turnNumber(b) || a.queuedAt - b.queuedAt) < 0;
+  const [first, second] = [arrivalOf(a), arrivalOf(b)];
+  return (byTurn(first, second) || turnNumber(a) - turnNumber(b) || a.queuedAt - b.queuedAt) < 0;
+}
+
+/** The more urgent call comes first. Where keys take turns, only critical calls do; then the key whose turn it is. */
+function byTurn(a: Omit<Arrival, "number">, b: Omit<Arrival, "number">): number {
+  if (a.turnTags === undefined || b.turnTags === undefined) return a.rank - b.rank;
+  return (
+    Math.min(1, a.rank) - Math.min(1, b.rank) || byTags(a.turnTags, b.turnTags) || a.rank - b.rank
+  );
+}
+
+function byTags(a: readonly number[], b: readonly number[]): number {
+  for (let level = 0; level < Math.min(a.length, b.length); level++) {
+    const difference = a[level]! - b[level]!;
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+/** Which of two calls comes first. */
+export function compareArrivals(a: Arrival, b: Arrival): number {
+  return byTurn(a, b) || a.number - b.number;
 }
 
 /** A call's priority and its number in the order of arrival. */
 export interface Arrival {
   readonly rank: number;
   readonly number: number;
+  /** When it starts in the virtual time of keys that take turns; undefined: they do not. */
+  readonly turnTags?: readonly number[] | undefined;
 }
 
-/** Returns the priority and number of a group's first call. */
-function arrivalOf(group: Group): Arrival {
-  return { rank: rankOf(group), number: group.line.head!.number };
+/** Returns the priority, the number and the turn of a group's first call. */
+export function arrivalOf(group: Group): Arrival {
+  return { rank: rankOf(group), number: group.line.head!.number, turnTags: turnTagsOf(group) };
 }
+
+function turnTagsOf({ turns, turnTags }: Group): readonly number[] | undefined {
+  return turns === undefined ? undefined : turnTags;
+}
+
+/** The tags of calls that a floor guarantees. They are asked for before the turns of others. */
+export const BEFORE_TURNS: readonly number[] = [-1];
 
 /**
  * Returns the first call of a group that has no slot. If finding that call is expensive, the
@@ -336,21 +441,21 @@ export function firstUnserved(group: Group): Arrival & { readonly sinceMs: numbe
   // be most of the work here.
   if (held.size === 0 && line.head !== undefined) {
     const { number, sinceMs } = line.head;
-    return { rank: rankOf(group), number, sinceMs };
+    return { rank: rankOf(group), number, sinceMs, turnTags: turnTagsOf(group) };
   }
   for (const [rank, served] of servedOf(group).entries()) {
     if (served === line.sizeOf(rank)) continue;
     const { number, sinceMs } = line.firstOf(rank)!;
-    return { rank, number: served === 0 ? number : Infinity, sinceMs };
+    return { rank, number: served === 0 ? number : Infinity, sinceMs, turnTags: turnTagsOf(group) };
   }
   return { rank: Infinity, number: Infinity, sinceMs: 0 };
 }
 
 export function arrivedBefore(a: Arrival, b: Arrival): boolean {
-  return (a.rank - b.rank || a.number - b.number) < 0;
+  return compareArrivals(a, b) < 0;
 }
 
-export function rankOf({ line }: Group): number {
+function rankOf({ line }: Group): number {
   return RANKS[effectivePriority(line.head!)];
 }
 

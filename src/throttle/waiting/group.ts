@@ -3,7 +3,8 @@ import { isOfNames, namedOf, textOfScopes } from "../../core/key-path.ts";
 import { PRIORITIES, RANKS } from "../../core/input/options.ts";
 import { scopesOf, ownersOfLimits } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
-import { limitsOfCall, type KeyScope } from "../../core/store.ts";
+import { limitsOfCall, type KeyScope, type KeyTurns } from "../../core/store.ts";
+import { turnsOfKey } from "../../core/policy/fair.ts";
 import type { TryCall } from "../call-options.ts";
 import {
   callTermsOf,
@@ -70,6 +71,8 @@ export interface CachedReply extends EarliestStart {
   readonly epoch: number;
 }
 
+const NO_TAGS: readonly number[] = [];
+
 /**
  * The calls of one key and cost, which can use each other's slots. This is a class to save memory,
  * because each `tryDraw` may create a group. A group without waiting callers creates no line.
@@ -77,9 +80,14 @@ export interface CachedReply extends EarliestStart {
 export class Group {
   readonly callTerms: CallTerms;
   readonly keeper: SlotContext;
+  /** Identifies the group among those of its bucket. */
+  readonly id: string;
+  /** Calls with the same name can use each other's returned slots. */
   readonly name: string;
   /** The levels of the calls' key that have their own limits, the widest first. */
   readonly scopes: readonly KeyScope[];
+  /** How the key of these calls takes turns. If undefined, the calls start in the order of their arrival. */
+  readonly turns: KeyTurns | undefined;
   /**
    * True if a caller with limited patience has ever joined. If false, no search through up to
    * 100,000 callers is needed.
@@ -122,15 +130,27 @@ export class Group {
   readonly wasNotified: boolean = false;
   /** The number of the limit that last delayed the group's calls, as in `Granted`. */
   readonly bindsAt: number = 0;
+  /** The tags of its next call in the virtual time of keys that take turns; none if it has not waited for a reply. */
+  readonly turnTags: readonly number[] = NO_TAGS;
+  /** Whether a reply gave these tags while its callers waited. */
+  readonly keepsTags: boolean = false;
 
   constructor(
     callTerms: CallTerms,
-    { keeper, name, scopes }: Pick<Group, "keeper" | "name" | "scopes">,
+    {
+      keeper,
+      id,
+      name,
+      scopes,
+      turns,
+    }: Pick<Group, "keeper" | "name" | "scopes"> & Partial<Pick<Group, "id" | "turns">>,
   ) {
     this.callTerms = callTerms;
     this.keeper = keeper;
     this.name = name;
+    this.id = id ?? name;
     this.scopes = scopes;
+    this.turns = turns;
   }
 
   /** The key of the narrowest level with limits. Undefined if there is none. */
@@ -310,6 +330,15 @@ export function costsUnder(
   return under;
 }
 
+/** Calls without a key take turns as if they had one common key. No key has this text. */
+export const WITHOUT_KEY: KeyTurns = Object.freeze({
+  names: "\u0001",
+  weights: [1],
+  isPending: false,
+  floorUs: 0,
+  criticalPerMille: 900,
+});
+
 /** What identifies a group. */
 interface GroupOptions extends TryCall {
   /** True if the call settles its cost. Under a budget, the estimate is then only reserved. */
@@ -318,6 +347,8 @@ interface GroupOptions extends TryCall {
    * The earlier draw for the same call. The new draw only takes the cost beyond that, and no lease.
    */
   readonly beyond?: TryCall | undefined;
+  /** The weights that the queue of a job gives to each level of its key, the widest first. */
+  readonly laneWeights?: readonly number[] | undefined;
 }
 
 /**
@@ -370,7 +401,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     const busy = groups.size - idle.length;
     if (idle.length > MOST_IDLE) {
       byKey.clear();
-      for (const { name } of idle) groups.delete(name);
+      for (const { id } of idle) groups.delete(id);
     }
     // Waits before the next sweep, because sweeping for each new group would cost more than keeping
     // idle groups.
@@ -378,7 +409,10 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   }
 
   /** Finds or creates the group of a call. A one-off group is not stored. */
-  function find({ key, cost, beyond, settles }: GroupOptions, isOneOff: boolean = false): Group {
+  function find(
+    { key, cost, beyond, settles, laneWeights }: GroupOptions,
+    isOneOff: boolean = false,
+  ): Group {
     const scopes = scopesOf(policy(), key, `bucket("${bucket}")`);
     const { limits, shadows, perKey } = policy();
     if (scopes.length + limits.length + shadows.length === 0) throw noLimitError(key, perKey);
@@ -389,16 +423,36 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     // A key may contain spaces and digits, so a colon marks the end of the costs.
     const limitsOfOne = known === undefined && settles === true && limitsOfCall(limits, scopes);
     const reserves = limitsOfOne && usesBudget(limitsOfOne, costs.costs);
-    const name = `${textOfCosts(costs)}${reserves ? " reserved" : ""}:${textOfScopes(scopes.map((scope) => scope.key))}`;
-    const found = isOneOff ? undefined : groups.get(name);
+    const limited = textOfScopes(scopes.map((scope) => scope.key));
+    const costText = `${textOfCosts(costs)}${reserves ? " reserved" : ""}`;
+    const name = `${costText}:${limited}`;
+    const id = takesTurns() ? `${costText} ${laneWeights?.join() ?? ""}:${key ?? ""}` : name;
+    const found = isOneOff ? undefined : groups.get(id);
     // A stored group is only used if its limits are unchanged, because the limits of a tier may
     // have changed.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
     const callTerms = known ?? termsOf(scopes, costs, settles);
     if (usesCache && known === undefined && cachedTerms.length < MOST_CACHED_TERMS)
       cachedTerms.push(callTerms);
-    const group = new Group(callTerms, { keeper, name, scopes });
+    const turns = turnsOf(key, costs.costs, laneWeights);
+    const group = new Group(callTerms, { keeper, id, name, scopes, turns });
     return isOneOff ? group : add(group);
+  }
+
+  /** Returns true if keys take turns at limits that they share. */
+  function takesTurns(): boolean {
+    return policy().fair !== undefined && policy().limits.length > 0;
+  }
+
+  function turnsOf(
+    key: string | undefined,
+    costs: readonly number[],
+    laneWeights: GroupOptions["laneWeights"],
+  ): KeyTurns | undefined {
+    const { fair } = policy();
+    if (!takesTurns() || fair === undefined) return undefined;
+    if (key === undefined) return { ...WITHOUT_KEY, criticalPerMille: fair.criticalPerMille };
+    return turnsOfKey(fair, { key, costs, laneWeights });
   }
 
   function termsOf(
@@ -446,28 +500,33 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
 
   function add(group: Group): Group {
     if (groups.size >= sweepAt) forgetIdle();
-    groups.set(group.name, group);
+    groups.set(group.id, group);
     return group;
   }
 
   /** Returns the group of calls with a key and no cost, if all keys have the same limits. */
   function findByKey(key: string): Group | undefined {
     const { perKey } = policy();
-    if (perKey === undefined) return isOfNames(key) ? undefined : (plain ??= find({}));
+    if (perKey === undefined && !takesTurns())
+      return isOfNames(key) ? undefined : (plain ??= find({}));
+    if (perKey === undefined) return byKey.get(key);
     return perKey.isLocal ? undefined : byKey.get(key);
   }
 
   function of(options: GroupOptions): Group {
-    const { key, cost, beyond, settles } = options;
+    const { key, cost, beyond, settles, laneWeights } = options;
     // The cached groups of a key do not reserve, so a call that settles its cost looks its group up.
+    // They have the weights of the bucket.
     if (cost !== undefined || beyond !== undefined || settles === true) return find(options);
+    if (laneWeights !== undefined && takesTurns()) return find(options);
     if (key === undefined) return (plain ??= find(options));
     const known = findByKey(key);
     if (known !== undefined) return known;
     const group = find(options);
-    // Only a key with its own limits is cached, because below the last level with limits many keys
-    // share one group.
-    if (textOfScopes(group.scopes.map((scope) => scope.key)) === key) byKey.set(key, group);
+    // Only a key with its own limits or its own turns is cached. Otherwise, many keys below the last
+    // level with limits share one group.
+    const isOwn = textOfScopes(group.scopes.map((scope) => scope.key)) === key;
+    if (isOwn || group.turns !== undefined) byKey.set(key, group);
     return group;
   }
 

@@ -184,7 +184,8 @@ export function createPacer(options: PacerOptions): Pacer {
     askTimes.requestSent(nowMs);
     const thereAtMs = nowMs + times.leadMs;
     const { bucketUs } = times;
-    const at = { nowMs: thereAtMs, bucketUs, most: slotRequestCount.most };
+    const isFair = schedule.areTurns;
+    const at = { nowMs: thereAtMs, bucketUs, most: slotRequestCount.most, isFair };
     const asked = nextSlotRequests(schedule, rejection.next(), waitPositions, at);
     const { groups, slotRequests } = asked;
     const { terms } = known;
@@ -244,6 +245,7 @@ export function createPacer(options: PacerOptions): Pacer {
     known.confirm(version);
     leases.learnSpare(reply.spareLeases, reply.alive);
     earliestStarts.learn(reply, asked, { epoch, ...received });
+    if (reply.turnTags !== undefined) schedule.learnTurns(reply.turnTags, groups);
     rejection.check(groups);
     const isMany = asked.slotRequests.length > 1;
     if (isMany)
@@ -258,7 +260,7 @@ export function createPacer(options: PacerOptions): Pacer {
       const { wanted, rank } = asked.slotRequests[index]!;
       if (wanted === 0) continue;
       const { hasLeases, areNumbered } = group.callTerms;
-      const firstLease = hasLeases ? nextLease : 0;
+      const firstLease = hasLeases ? (reply.turnTags?.firstLeases[index] ?? nextLease) : 0;
       if (areNumbered) nextLease += granted.slotsUs.length;
       // The first slot request of a group that is deferred decides when the group is asked for
       // again.

@@ -123,13 +123,22 @@ function policyOf(
   const limit = limitOf(kinds, mostCount);
   const limits = fc.array(limit, { minLength: most === 1 ? 1 : 0, maxLength: most });
   const perKey = fc.option(fc.array(limit, { minLength: 1, maxLength: 2 }), { freq: 2 });
+  const fair = fc.constantFrom(
+    undefined,
+    { weights: { a: 2, "user 1": 0.5 }, floors: {}, criticalPerMille: 900 },
+    {
+      weights: {},
+      floors: { b: { unit: "calls", count: 1, periodUs: 100_000, limit: 0 } },
+      criticalPerMille: 500,
+    },
+  );
   return fc
-    .record({ limits, perKey: most === 1 ? fc.constant(null) : perKey, own: limit })
-    .map(({ limits: shared, perKey: fixed, own }) => {
+    .record({ limits, perKey: most === 1 ? fc.constant(null) : perKey, own: limit, fair })
+    .map(({ limits: shared, perKey: fixed, own, fair: turns }) => {
       const some = shared.length === 0 && fixed === null ? [own] : shared;
       const keyPolicy = fixed === null ? undefined : readPerKeyText("test", fixed, undefined);
       const shares = [1_000, 900, 800, 700];
-      return makePolicy({ limits: some, shadows: [], perKey: keyPolicy, shares });
+      return makePolicy({ limits: some, shadows: [], perKey: keyPolicy, shares, fair: turns });
     });
 }
 
@@ -142,7 +151,7 @@ function shadowed(policy: fc.Arbitrary<Policy>): fc.Arbitrary<Policy> {
   const alone = fc
     .tuple(policy, fc.array(limitOf(RATES), { minLength: 1, maxLength: 2 }))
     .map(([{ shares }, each]) =>
-      makePolicy({ limits: [], shadows: each, perKey: undefined, shares }),
+      makePolicy({ limits: [], shadows: each, perKey: undefined, shares, fair: undefined }),
     );
   const beside = fc
     .tuple(policy, shadows)
@@ -170,6 +179,7 @@ const wanted: fc.Arbitrary<Wanted> = fc.record(
     isUnderWay: seldom,
     isBounded: fc.boolean(),
     settles: fc.boolean(),
+    takesTurns: fc.boolean(),
   },
   { requiredKeys: ["wanted", "cost"] },
 );

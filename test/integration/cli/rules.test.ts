@@ -48,6 +48,26 @@ describe("sluice rules", () => {
     expect((await sluice("rules", "chek", good)).code).toBe(2);
   });
 
+  it("shows a change of weights, even of a key that the policy's text does not name", async () => {
+    const rules = (version: number, weight: number) =>
+      files.write(
+        "turns.yaml",
+        `version: ${version}\nbuckets: { api: { rate: 60/min, fair: { weights: { a: 2, b: 2, c: 2, d: 2, e: 2, f: ${weight} } } } }`,
+      );
+    const service = sluices.open();
+    await service.bucket("api", { rate: "10/s" }).draw();
+    await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is reported");
+
+    expect((await sluice("rules", "diff", rules(3, 3))).out).toMatch(
+      /^api +10\/s \(code\) +60\/min; weights a 2, b 2, c 2, d 2, e 2, …$/m,
+    );
+    expect((await sluice("rules", "apply", rules(3, 3))).code).toBe(0);
+    expect((await sluice("rules", "diff", rules(3, 3))).out).toBe("Nothing would change.\n");
+    expect((await sluice("rules", "diff", rules(4, 5))).out).toMatch(
+      /; other weights, floors or shares$/m,
+    );
+  });
+
   it("shows the changes of a file, applies it, and does not overwrite newer rules", async () => {
     const file = files.write("sluice.yaml", "version: 3\nbuckets: { api: { rate: 50/s } }");
     const service = sluices.open();

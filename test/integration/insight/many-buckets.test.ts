@@ -36,7 +36,7 @@ async function openAll(service: Sluice, operator: Sluice): Promise<string[]> {
 /** What moves by itself between two looks. */
 function still(status: object): object {
   const rest: Record<string, unknown> = { ...status };
-  for (const name of ["coolingForMs", "reports", "toldBy", "setBy", "limits", "replicas"])
+  for (const name of ["coolingForMs", "reports", "toldBy", "setBy", "limits", "turns", "replicas"])
     delete rest[name];
   return rest;
 }
@@ -66,6 +66,8 @@ describe("an overview of several buckets", () => {
           own.limits.map(({ name: its }) => its),
         );
         expect(Object.keys(other)).not.toContain("limits");
+        expect(one.turns).toEqual([]);
+        expect(Object.keys(other)).not.toContain("turns");
       }
       const [away, cool, , , , over, paused] = brief.buckets;
       expect(away!.unreachableForMs).toBeGreaterThan(0);

@@ -34,8 +34,9 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
 describe("the data of an example", () => {
   it.each([
     "examples/durable-queue.ts",
-    "examples/throttled-client.ts",
-    "examples/stop-at-a-budget.ts",
+    "examples/calls/throttled-client.ts",
+    "examples/calls/stop-at-a-budget.ts",
+    "examples/calls/share-a-rate.ts",
   ])("has a separate prefix, and is removed at the end: %s", async (file) => {
     const { url, operator } = await servers.start();
     const example = scripts.start(file, { env: { REDIS_URL: url } });
@@ -54,10 +55,10 @@ describe("the data of an example", () => {
     ["examples/durable-queue.ts", "mail to reader-1@", "SIGINT"],
     ["examples/run.ts", "Started.", "SIGINT"],
     ["examples/run.ts", "Started.", "SIGTERM"],
-    ["examples/express-middleware.ts", "Ask http", "SIGINT"],
-    ["examples/fastify-plugin.ts", "Ask http", "SIGTERM"],
-    ["examples/bull-board.ts", "See http", "SIGINT"],
-    ["examples/openai-proxy.ts", "OPENAI_BASE_URL=http", "SIGTERM"],
+    ["examples/servers/express-middleware.ts", "Ask http", "SIGINT"],
+    ["examples/servers/fastify-plugin.ts", "Ask http", "SIGTERM"],
+    ["examples/servers/bull-board.ts", "See http", "SIGINT"],
+    ["examples/servers/openai-proxy.ts", "OPENAI_BASE_URL=http", "SIGTERM"],
   ] as const)("is removed when it is stopped: %s, after %j, by %s", async (file, line, signal) => {
     const { url, operator } = await servers.start();
     const example = scripts.start(file, {
@@ -71,6 +72,23 @@ describe("the data of an example", () => {
 
     expect(example.stderr).toBe("");
     expect(await operator.keys("*")).toEqual([]);
+  });
+});
+
+describe("the example of two tenants", () => {
+  it("serves the small tenant long before the flood of the large one is over", async () => {
+    const example = scripts.start("examples/calls/share-a-rate.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    const before = [...example.stdout.matchAll(/small (\d) is done, after (\d+) of 60/g)].map(
+      ([, number, calls]) => [Number(number), Number(calls)] as const,
+    );
+    expect(before.map(([number]) => number)).toEqual([1, 2, 3, 4, 5]);
+    expect(before.at(-1)![1]).toBeLessThan(45);
+    expect(example.stdout).toContain("large still waits: weight 2, floor none");
+    expect(example.stdout).toContain("large is done too, with 60 calls");
   });
 });
 

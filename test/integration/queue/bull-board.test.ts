@@ -13,9 +13,9 @@ interface Shown {
   }[];
 }
 
-describe("examples/bull-board.ts", () => {
+describe("examples/servers/bull-board.ts", () => {
   it("shows a queue of a sluice with its jobs, named by their keys, and ends on SIGTERM", async () => {
-    const server = scripts.start("examples/bull-board.ts", {
+    const server = scripts.start("examples/servers/bull-board.ts", {
       isBuilt: true,
       env: { REDIS_URL: inject("redisUrl"), PORT: "0", SLUICE_PREFIX: `t${randomUUID()}` },
     });

@@ -1,6 +1,7 @@
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
 import { DREW_ELSEWHERE_US } from "../../../src/core/store.ts";
 import { scopesOf } from "../../../src/core/policy/per-key.ts";
+import { turnsOfKey } from "../../../src/core/policy/fair.ts";
 import { compilePolicy, type Policy, type PolicyOptions } from "../../../src/core/policy/policy.ts";
 import { RANKS, type Priority } from "../../../src/core/input/options.ts";
 import {
@@ -11,6 +12,7 @@ import {
   type DrawReply,
   type DrawRequest,
   type KeyScope,
+  type KeyTurns,
   type Peeked,
   type WaitPosition,
   type ScopesRequest,
@@ -38,6 +40,8 @@ export interface Wanted {
   readonly drewElsewhere?: boolean;
   /** A bucket that was lost starts full. */
   readonly startsFull?: boolean;
+  /** The draw takes turns, if the policy says so. */
+  readonly takesTurns?: boolean;
   /** Since when the first, the second and the last of the calls wait; unless given, since they were first asked for. */
   readonly sincesUs?: readonly [number, number, number];
 }
@@ -145,15 +149,23 @@ export function createTestReplica(
     };
   }
 
+  function turnsOf({ key }: Wanted): KeyTurns {
+    const names = key ?? "\u0001";
+    const isPending = key !== undefined && positions.size % 2 === 1;
+    const turns = turnsOfKey(policy.fair!, { key: names, costs: limits.map(() => 1) });
+    return { ...turns, isPending };
+  }
+
   async function drawAll(given: readonly Wanted[]): Promise<DrawReply> {
     const isTry = given.some((each) => each.isTry === true);
+    const isFair = given[0]!.takesTurns === true && policy.fair !== undefined && limits.length > 0;
     const drewElsewhere = given.some((each) => each.drewElsewhere === true);
     const withoutPositions = (slotRequest: SlotRequest): SlotRequest => ({
       ...slotRequest,
       scopes: slotRequest.scopes.map((scope) => ({ ...scope, position: NO_POSITION })),
     });
     const slotRequests = given
-      .map(slotRequestOf)
+      .map((each) => ({ ...slotRequestOf(each), ...(isFair && { turns: turnsOf(each) }) }))
       .map((slotRequest) => (isTry ? withoutPositions(slotRequest) : slotRequest));
     const { sentAtMs: _sentAtMs, ...reply } = await store.draw({
       bucket,

@@ -38,3 +38,26 @@ it("set changes the rate even if the policy before it cannot be read", async () 
 
   expect(await set(unreadable, [])).toEqual({ status: { name: "stripe", limits: [] } });
 });
+
+const read = (options: Readonly<Record<string, unknown>>) =>
+  (cli.read!(options, ["stripe"]) as { policy: object }).policy;
+
+it.each([
+  [["off"], false],
+  [["on"], true],
+  [["weights.gold=2", "weights.a.b=0.5"], { weights: { gold: 2, "a.b": 0.5 } }],
+  [
+    ["floors.small=20/s", "floors.acme=9000/min tokens", "critical=0.5"],
+    { floors: { small: "20/s", acme: { tokens: "9000/min" } }, critical: 0.5 },
+  ],
+])("set reads the turns %j", (fair, option) => {
+  expect(read({ fair })).toEqual({ fair: option });
+  expect(read({ fair, rate: "5/s" })).toEqual({ rate: "5/s", fair: option });
+});
+
+it.each(["gold=2", "weights=2", "weights.gold", "yes", "off on"])(
+  "set refuses the turns %j by name",
+  (text) => {
+    expect(() => read({ fair: text.split(" ") })).toThrow('option "--fair" is');
+  },
+);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatPolicy } from "../../../src/core/policy/policy.ts";
+import { compilePolicy, formatPolicy } from "../../../src/core/policy/policy.ts";
 import { policyUnder } from "../../../src/rules/compile.ts";
 import { describeProblem } from "../../../src/rules/problem.ts";
 import { checkRules } from "../../../src/rules/read.ts";
@@ -38,6 +38,12 @@ buckets:
   shadowed: { limits: [100/s, { kind: leaky-bucket, rate: 50/s, shadow: true }] }
   levels: { rate: 500/s, perKey: [{ rate: 20/s }, null, { concurrency: 2 }] }
   names: { perKey: { account: { rate: 5/s }, ip: { limits: [7/s] } } }
+  shared: { rate: 100/s, fair: { weights: { gold: 2 }, floors: { small: 20/s } } }
+  parts:
+    limits: [100/s, { kind: leaky-bucket, rate: 900/min, unit: tokens, burst: 50 }]
+    fair: { floors: { acme: { tokens: 60/min } }, critical: 0.5 }
+  arrival: { rate: 100/s, fair: false }
+  turns: { rate: 100/s, fair: true }
 `;
 
     expect(policiesIn(text)).toEqual({
@@ -48,6 +54,11 @@ buckets:
       shadowed: "100/s; in shadow 50/s",
       levels: "500/s; per key 20/s (level 0), 2 at once (level 2)",
       names: "per key 5/s (account), 7/s (ip)",
+      shared: "100/s; weights gold 2; floors small 20/s",
+      parts:
+        "100/s + 900/min with a burst of 50 tokens; floors acme 1/s tokens; critical calls up to 0.5 of the rate",
+      arrival: "100/s",
+      turns: "100/s; keys take turns",
     });
   });
 
@@ -220,6 +231,36 @@ buckets:
       /^s\.yaml:1:43: buckets\.a\.shares\.low is 2; give a part/,
     ],
     [
+      "a negative weight",
+      "buckets: { a: { rate: 1/s, fair: { weights: { acme: -1 } } } }",
+      /^s\.yaml:1:53: buckets\.a\.fair\.weights\.acme is -1; give each key a number from/,
+    ],
+    [
+      "floors above the limit",
+      "buckets: { a: { rate: 9/s, fair: { floors: { acme: 10/s } } } }",
+      /^s\.yaml:1:44: buckets\.a\.fair\.floors is .*; the floors add up to 10 calls a second/,
+    ],
+    [
+      "a floor of a unit without a limit",
+      "buckets: { a: { rate: 9/s, fair: { floors: { acme: { tokens: 1/s } } } } }",
+      /^s\.yaml:1:52: buckets\.a\.fair\.floors\.acme is .*no such rate of tokens/,
+    ],
+    [
+      "an unknown name in fair",
+      "buckets: { a: { rate: 9/s, fair: { weigths: { acme: 2 } } } }",
+      /^s\.yaml:1:36: buckets\.a\.fair\.weigths is .*; there is no such option; did you mean weights/,
+    ],
+    [
+      "fair as a text",
+      "buckets: { a: { rate: 9/s, fair: yes please } }",
+      /^s\.yaml:1:34: buckets\.a\.fair is "yes please"; give true, false, or/,
+    ],
+    [
+      "a bad weight in the defaults",
+      "defaults: { fair: { weights: { acme: 0 } } }\nbuckets: { a: { rate: 9/s } }",
+      /^s\.yaml:1:38: defaults\.fair\.weights\.acme is 0; give each key/,
+    ],
+    [
       "a bad level",
       "buckets: { a: { perKey: [{ rate: 1/s }, { burst: 5 }] } }",
       /^s\.yaml:1:41: buckets\.a\.perKey\[1\]\.rate; write/,
@@ -269,5 +310,29 @@ buckets:
 
     expect(digests[0]).toBe(digests[1]);
     expect(digests[0]).not.toBe(digests[2]);
+  });
+});
+
+describe("the turns of keys in a rules file", () => {
+  const optionsIn = (text: string) => checkRules("s.yaml", text).rules!.buckets.get("a")!;
+
+  it("may stand beside limits of keys, if the code has a limit for all calls", () => {
+    const options = optionsIn(
+      "buckets: { a: { perKey: { rate: 5/s }, fair: { floors: { x: 2/s } } } }",
+    );
+    const under = (code: object) => policyUnder("test", options, compilePolicy("test", code));
+
+    expect(policyUnder("test", options, undefined)).toBeUndefined();
+    expect(formatPolicy(under({ rate: "9/s" })!)).toBe("9/s; per key 5/s; floors x 2/s");
+    expect(() => under({ rate: "1/s" })).toThrow("the limit gives 1;");
+    expect(() => under({ perKey: { rate: "9/s" } })).toThrow("share no limit");
+  });
+
+  it("override those of the code, and keep them if the file leaves them out", () => {
+    const code = compilePolicy("test", { rate: "9/s", fair: { weights: { x: 2 } } });
+    const policyOf = (text: string) => formatPolicy(policyUnder("test", optionsIn(text), code)!);
+
+    expect(policyOf("buckets: { a: { rate: 5/s } }")).toBe("5/s; weights x 2");
+    expect(policyOf("buckets: { a: { rate: 5/s, fair: true } }")).toBe("5/s; keys take turns");
   });
 });

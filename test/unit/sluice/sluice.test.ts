@@ -132,6 +132,8 @@ describe("a sluice", () => {
   it.each<[string, BucketOptions]>([
     ["perKey", { rate: "10/s", perKey: { rate: "1/s" } }],
     ["shares", { rate: "10/s", shares: { low: 0.5 } }],
+    ["fair", { rate: "10/s", fair: { weights: { gold: 2 } } }],
+    ["fair", { rate: "10/s", fair: true }],
     ["limits", { limits: [fixedWindow(10, "1s")] }],
   ])("names %s, if that differs", (option, again) => {
     const { sluice } = open();

@@ -191,6 +191,11 @@ export function createMemoryRedis(given: {
       const score = setAt(key)?.scores.get(bytesOf(member));
       return score === undefined ? false : digits(score, 17);
     },
+    ZMSCORE(key, ...members) {
+      const scores = setAt(key)?.scores;
+      const found = members.map((member) => scores?.get(bytesOf(member)));
+      return tableOf(found.map((score) => (score === undefined ? false : digits(score, 17))));
+    },
     ZCOUNT(key, least, most) {
       const set = setAt(key);
       if (set === undefined) return 0;

@@ -82,6 +82,14 @@ export function stateKeys(prefix: string, bucket: string, keys: readonly string[
   return names;
 }
 
+/**
+ * Returns the Redis key that stores the tags of keys that take turns. The names below a head are
+ * stored at `<this>:<head>`.
+ */
+export function fairKey(prefix: string, bucket: string): string {
+  return `${prefix}:{${bucket}}:fair`;
+}
+
 /** Returns the Redis key that stores the ratios of a bucket's real costs to the estimated costs. */
 export function ratiosKey(prefix: string, bucket: string): string {
   return `${prefix}:{${bucket}}:ratios`;

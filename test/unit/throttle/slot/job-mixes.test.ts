@@ -28,6 +28,7 @@ const call = fc.record({
 type Call = typeof call extends fc.Arbitrary<infer Value> ? Value : never;
 
 const mix = fc.record({
+  fair: fc.boolean(),
   most: fc.constantFrom(undefined, 1, 2, 3),
   ofKey: fc.constantFrom(
     undefined,
@@ -64,10 +65,11 @@ it("jobs of any mix with their calls all end, and each is charged once", async (
     slot.release();
   }
 
-  const property = fc.asyncProperty(mix, async ({ most, ofKey, jobs, others }) => {
+  const property = fc.asyncProperty(mix, async ({ fair, most, ofKey, jobs, others }) => {
     const options: BucketOptions = {
       limits: most === undefined ? COUNTED : [...COUNTED, concurrency(most)],
       perKey: ofKey,
+      fair,
     };
     const store = createMemoryStore(() => Math.floor(performance.now() * 1_000) + 1e15);
     const replicas = [1, 2].map(() => createTestBucket(options, { store }).bucket);

@@ -340,6 +340,18 @@ describe("the call of a job", () => {
     await bucket.close();
   });
 
+  it("takes turns with those of other keys, by the weights of its queue, in a fair bucket", async () => {
+    const { bucket, left, drawForJob } = watched({ rate: "100/s", fair: true });
+    for (const key of ["a", "a", "a", "a", "b", "b", "c"]) {
+      drawForJob(key, { key, lane: key, laneWeights: [key === "a" ? 2 : 1] });
+    }
+
+    await vi.advanceTimersByTimeAsync(200);
+
+    expect(left.join("")).toBe("abcaaba");
+    await bucket.close();
+  });
+
   it("takes turns with those of other lanes, newcomers first, where keys have no separate limits", async () => {
     const { bucket, left, drawForJob } = watched({ rate: "100/s" });
     for (const lane of ["a", "a", "a", "b", "b", "c"]) drawForJob(lane, { key: lane, lane });

@@ -79,6 +79,7 @@ export function bucketView({ name, redraw, stay, mayAct }) {
           spans(),
         ),
         h("div.columns", {}, waits(status, chart("waits")), limits(status)),
+        status.turns.length > 0 && turns(status),
         status.budgets !== undefined && budgets(status),
         keys.lanes.length > 0 ? lanesPanel(keys) : undefined,
         tablePanel(
@@ -226,7 +227,8 @@ const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const refusals = ({ points }) => sum(points.map(({ refused }) => refused));
 const key = (kind, text) => h("span", {}, h(`i.${kind}`, { "aria-hidden": "true" }), text);
 
-function reasons({ pausedForMs, pausedBy, coolingForMs, unreachableForMs, waiting, limitedBy }) {
+function reasons(status) {
+  const { pausedForMs, pausedBy, coolingForMs, unreachableForMs, waiting, limitedBy } = status;
   const why = pausedBy?.reason === undefined ? "" : `: “${pausedBy.reason}”`;
   const by = pausedBy === undefined ? "" : ` by ${pausedBy.by}${why}`;
   const until =
@@ -244,7 +246,10 @@ function reasons({ pausedForMs, pausedBy, coolingForMs, unreachableForMs, waitin
     !isHeld &&
       waiting.total > 0 &&
       limitedBy !== undefined &&
-      notice("info", `Calls wait for slots under the limit ${limitedBy}.`),
+      notice(
+        "info",
+        `Calls wait for slots under the limit ${limitedBy}.${status.turns.length > 1 ? " Their keys take turns." : ""}`,
+      ),
   ];
 }
 
@@ -326,6 +331,23 @@ function budgets(status) {
     "Spent on, at this pace",
   ];
   return tablePanel("Budgets", heads, rows, "");
+}
+
+const FIRST = { critical: "critical call", floor: "within its floor" };
+
+/** The keys with pending calls, in the order of their turns. */
+function turns(status) {
+  const rows = status.turns.map(({ key: name, keys, weights, floor, goesFirst, waitedMs }) => [
+    keys === undefined && name === undefined
+      ? "calls without a key"
+      : h("code", {}, keys === undefined ? [name].flat().join(" / ") : JSON.stringify(keys)),
+    weights.join(" / "),
+    floor ?? "–",
+    FIRST[goesFirst] ?? "–",
+    duration(waitedMs),
+  ]);
+  const heads = ["Next turn", "Weight", "Floor", "Goes first", "#Oldest call waits for"];
+  return tablePanel("Turns of keys", heads, rows, "");
 }
 
 /** Shadow limits delay no call. They count what they would have done. */

@@ -1,4 +1,5 @@
 import {
+  GOES_FIRST,
   SOURCES,
   type BudgetsRequest,
   type Change,
@@ -37,6 +38,7 @@ export const bucketPeek = shapeScript({
     gapUs: int,
     gapUntilUs: int,
     shadows: flat({ calls: int, waited: int, refused: int, longestUs: int }),
+    pendingKeys: flat({ names: text, weights: text, sinceUs: int, goesFirst: oneOf(GOES_FIRST) }),
     statuses: rest({ read: (reply) => readStatus(reply as readonly number[]) }),
   },
 });

@@ -9,6 +9,7 @@ import {
   type Granted,
   type LimitedKey,
   type WaitPosition,
+  type TurnTags,
   type SlotRequest,
 } from "../../../../core/store.ts";
 import {
@@ -19,34 +20,44 @@ import {
   termsNumbers,
   type Frame,
 } from "./frame.ts";
-import { bucketKeys } from "../keys.ts";
+import { bucketKeys, fairKey } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
 export type SlotsDraw = DrawRequest & Frame;
 
 /**
- * The numbers of the reply, packed as doubles, the text of the active policy if it differs from the
- * caller's, and the numbers about budgets, if there is something to report.
+ * The numbers of the reply, packed as doubles, and the text of the active policy if it differs from the
+ * caller's. Then the numbers about budgets, if there is something to report. If keys take turns, also the
+ * tags of the next calls.
  */
-type Reply = readonly [numbers: Buffer, newText: Buffer, notes?: Buffer];
+type Reply = readonly [numbers: Buffer, newText: Buffer, notes?: Buffer, tags?: Buffer];
 
 export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   name: "bucket/slots-draw",
   isPacked: true,
   keys: (input) => {
     const { prefix, bucket, terms } = input;
-    return bucketKeys(prefix, bucket, terms.limits, keysOf(input), terms.shadows);
+    const keys = bucketKeys(prefix, bucket, terms.limits, keysOf(input), terms.shadows);
+    return isFair(input) ? [...keys, fairKey(prefix, bucket)] : keys;
   },
   args: (input) => {
     const { asker, terms, slotRequests } = input;
     const keys = keysOf(input);
     const head = packNumbers(headNumbers(input, keys));
     const names = slotRequests.map(({ name }) => name);
-    return [asker, terms.text, head, packNumbers(slotRequestNumbers(input, keys)), ...names];
+    const turns = isFair(input) ? slotRequests.map((slotRequest) => slotRequest.turns!.names) : [];
+    return [
+      asker,
+      terms.text,
+      head,
+      packNumbers(slotRequestNumbers(input, keys)),
+      ...names,
+      ...turns,
+    ];
   },
   decode: (reply, input) => {
     const { slotRequests, terms, isTry } = input;
-    const [packed, newText, notes] = reply as Reply;
+    const [packed, newText, notes, tags] = reply as Reply;
     const numbers = createNumbers(packed);
     const [nowUs, generation, version, alive, source] = numbers.take(5) as Five;
     const position = readPosition(numbers);
@@ -66,8 +77,12 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
       spareLeases,
       granted,
       position,
+      ...(tags !== undefined && { turnTags: readTags(tags, slotRequests) }),
     };
-    return notes ? { ...drawn, ...readNotes(createNumbers(notes), granted, input) } : drawn;
+    // The reply has empty notes if only tags follow.
+    return notes !== undefined && notes.length > 0
+      ? { ...drawn, ...readNotes(createNumbers(notes), granted, input) }
+      : drawn;
   },
 });
 
@@ -102,6 +117,24 @@ export function readCrossed(
 }
 
 type Six = [number, number, number, number, number, number];
+
+/** Whether the keys of these calls take turns. */
+function isFair({ slotRequests }: Pick<DrawRequest, "slotRequests">): boolean {
+  return slotRequests[0]!.turns !== undefined;
+}
+
+function readTags(packed: Buffer, slotRequests: readonly SlotRequest[]): TurnTags {
+  const numbers = createNumbers(packed);
+  const virtualNow = numbers.next();
+  const firstLeases: number[] = [];
+  const nextCalls = slotRequests.map(({ turns }) => {
+    if (turns === undefined) return [];
+    firstLeases.push(numbers.next());
+    return numbers.take(turns.weights.length);
+  });
+  return { virtualNow, nextCalls, firstLeases };
+}
+
 type Five = [number, number, number, number, number];
 
 function readPosition(numbers: Numbers): WaitPosition {
@@ -169,7 +202,8 @@ function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
     }
   }
   const hasShadows = (terms.shadows?.length ?? 0) > 0;
-  return [...numbers, hasShadows ? 1 : 0, ...shadowsNumbers(terms)];
+  const extras = (hasShadows ? 1 : 0) + (isFair(input) ? 2 : 0);
+  return [...numbers, extras, ...shadowsNumbers(terms)];
 }
 
 /**
@@ -198,7 +232,18 @@ function slotRequestNumbers({ slotRequests }: SlotsDraw, keys: readonly LimitedK
       else numbers.push(keyNumber);
     }
   }
+  if (slotRequests[0]!.turns !== undefined) numbers.push(slotRequests[0]!.turns.criticalPerMille);
+  for (const { turns } of slotRequests) {
+    if (turns !== undefined) {
+      const { weights, isPending, floorUs } = turns;
+      numbers.push(floorUs, isPending ? 1 : 0, weights.length, ...weights.map(inThousandths));
+    }
+  }
   return [numberOfClass.size, ...classes, slotRequests.length, ...numbers];
+}
+
+function inThousandths(weight: number): number {
+  return Math.max(1, Math.round(weight * 1_000));
 }
 
 type Asked = Pick<SlotsDraw, "slotRequests" | "terms" | "isTry">;

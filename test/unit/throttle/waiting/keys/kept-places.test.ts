@@ -42,6 +42,7 @@ async function startsAfter(
 
 describe.each([
   ["the bucket's", { rate: "1000/s", concurrency: 1 }],
+  ["the bucket's, where keys take turns,", { rate: "1000/s", concurrency: 1, fair: true }],
   ["a key's", { rate: "1000/s", perKey: { concurrency: 1 } }],
 ])("replicas that wait for one of %s leases", (_whose, policy) => {
   it.each<[string, number, (bucket: OwnedBucket) => Promise<unknown>]>([

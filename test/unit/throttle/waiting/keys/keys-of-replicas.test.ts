@@ -76,10 +76,11 @@ it("lets an urgent call wait at most an interval of its key and two horizons, wh
 it.each([
   { keys: 10, most: 1.3, what: "one for each call, where 10 keys hold all calls back" },
   { keys: 100, most: 0.12, what: "few, where 100 keys share what all may have" },
-])("4 replicas ask seldom for calls of keys: $what", async ({ keys, most }) => {
+  { keys: 100, most: 0.12, fair: true, what: "few, where 100 keys take turns" },
+])("4 replicas ask seldom for calls of keys: $what", async ({ keys, most, fair }) => {
   const store = createFarStore({ thereMs: 0.5, backMs: 0.5 });
   const draw = vi.spyOn(store, "draw");
-  const options = { rate: "1000/s", perKey: { rate: "50/s" } };
+  const options = { rate: "1000/s", perKey: { rate: "50/s" }, fair };
   const buckets = Array.from({ length: 4 }, (_, replica) =>
     createTestBucket(options, { store, replica: `replica ${replica}` }),
   );

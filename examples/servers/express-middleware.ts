@@ -7,7 +7,7 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import express, { type Request, type RequestHandler } from "express";
 import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
-import { onStop, ownPrefix } from "./shared/own-prefix.ts";
+import { onStop, ownPrefix } from "../shared/own-prefix.ts";
 
 /** Behind a proxy, set Express's "trust proxy". Otherwise all clients share the proxy's address. */
 function clientOf(request: Request): string {

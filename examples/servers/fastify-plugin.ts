@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
-import { onStop, ownPrefix } from "./shared/own-prefix.ts";
+import { onStop, ownPrefix } from "../shared/own-prefix.ts";
 
 /** Behind a proxy, set Fastify's `trustProxy`. Otherwise all clients share the proxy's address. */
 function clientOf({ headers, ip }: FastifyRequest): string {

@@ -3,7 +3,7 @@
  * the rate.
  */
 import { createSluice } from "sluice";
-import { onStop, ownPrefix } from "./shared/own-prefix.ts";
+import { onStop, ownPrefix } from "../shared/own-prefix.ts";
 
 interface Charge {
   readonly customer: string;

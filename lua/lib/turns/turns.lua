@@ -2,8 +2,10 @@
 -- Here a replica is called an asker, and is identified by its name.
 -- The turns of a scope are stored in order in one string at scope.turns_key. First come doubles, and then the names
 -- of the askers, each after a space. The string expires a minute after the last turn. The doubles:
---   number of doubles; then per turn: since_us due_us start_us needs limits, and per need its order and an amount of
---   each limit
+--   number of doubles; then per turn: since_us due_us start_us needs amounts, and per need its order and an amount of
+--   each limit. Where keys take turns, five more amounts follow: call_since_us span_us start_us floor_span_us rank.
+--   span_us is the virtual time that the need takes, and floor_span_us is the time that it takes of its key's floor.
+--   Then the string ends with the key of each need, each after a NAMES_BEGIN.
 local WINDOW_US, KEEP_TURNS_MS = 1000000, 60000
 -- The distance between two ranks in an order. It exceeds every time of a bucket's clock until 2041. With four ranks,
 -- orders are still exact as doubles.
@@ -11,9 +13,11 @@ local RANK_STEP = 2 ^ 51
 -- Calls that arrived in the same millisecond count as simultaneous, so their askers take turns.
 local TOGETHER_US = 1000
 -- The most turns, needs of one asker, and numbers that are stored. Lua unpacks only a few thousand values at once.
-local MOST_TURNS, MOST_NEEDS, MOST_NUMBERS = 128, 8, 6000
+local MOST_TURNS, MOST_NEEDS, MOST_FAIR_NEEDS, MOST_NUMBERS = 128, 8, 24, 6000
 
 local NO_TURNS = {}
+-- No key and no asker contains this character.
+local NAMES_BEGIN = '\3'
 
 -- Counts the askers in each second. Each asker sends the time of its last draw, so no list of askers is needed.
 local function count_asker(bucket, drew_us)
@@ -43,12 +47,23 @@ local function read_turns(scope, missed_us)
   if not packed then return NO_TURNS end
   local count = struct.unpack('<d', packed)
   local numbers, at, turns = { struct.unpack('<' .. string.rep('d', count), packed) }, 1, {}
-  for asker in string.gmatch(string.sub(packed, count * 8 + 1), '%S+') do
+  local texts = string.sub(packed, count * 8 + 1)
+  local names_at = string.find(texts, NAMES_BEGIN, 1, true)
+  local names, name_at = {}, 0
+  for each in string.gmatch(names_at and string.sub(texts, names_at) or '', NAMES_BEGIN .. '([^' .. NAMES_BEGIN .. ']*)') do
+    names[#names + 1] = each
+  end
+  for asker in string.gmatch(names_at and string.sub(texts, 1, names_at - 1) or texts, '%S+') do
     local since_us, due_us, start_us, need_count, limit_count = unpack(numbers, at + 1, at + 5)
     local needs = {}
     at = at + 5
     for index = 1, need_count do
-      needs[index] = { order = numbers[at + 1], amounts = { unpack(numbers, at + 2, at + 1 + limit_count) } }
+      needs[index] = {
+        order = numbers[at + 1], amounts = { unpack(numbers, at + 2, at + 1 + limit_count) }, call_since_us = 0,
+        names = nil,
+      }
+      name_at = name_at + 1
+      if (names[name_at] or '') ~= '' then needs[index].names = names[name_at] end
       at = at + 1 + limit_count
     end
     if due_us >= missed_us then
@@ -58,22 +73,30 @@ local function read_turns(scope, missed_us)
   return turns
 end
 
--- Returns the turns of other askers, except those made under a different number of limits.
-local function others_of(turns, asker, limit_count)
-  local others = NO_TURNS
+-- Returns the turns of other askers, except those made under a different number of limits; and whether keys take turns.
+local function others_of(turns, asker, limit_count, is_fair)
+  local others, are_fair = NO_TURNS, false
   for index = 1, #turns do
     local turn = turns[index]
-    if turn.asker ~= asker and #turn.needs[1].amounts == limit_count then
+    local is_turn_fair = #turn.needs[1].amounts == limit_count + 5
+    are_fair = are_fair or is_turn_fair
+    if turn.asker ~= asker and (is_turn_fair or #turn.needs[1].amounts == limit_count) then
       if others == NO_TURNS then others = {} end
+      for each = 1, is_turn_fair and #turn.needs or 0 do
+        local need = turn.needs[each]
+        need.call_since_us, need.start_us = need.amounts[limit_count + 1], need.amounts[limit_count + 3]
+        -- Calls that take no turns wait for all that do. The reply reports the turns to their process.
+        if not is_fair then need.order = -1 end
+      end
       others[#others + 1] = turn
     end
   end
-  return others
+  return others, are_fair
 end
 
 local function write_turns(scope, turns, now_us)
   if #turns == 0 then return redis.call('DEL', scope.turns_key) end
-  local numbers, askers, count = { 0 }, {}, 1
+  local numbers, askers, names, has_names, count = { 0 }, {}, {}, false, 1
   for index = 1, math.min(#turns, MOST_TURNS) do
     local turn = turns[index]
     local needs = turn.needs
@@ -86,12 +109,15 @@ local function write_turns(scope, turns, now_us)
       local need = needs[each]
       numbers[count + 1] = need.order
       for limit = 1, limit_count do numbers[count + 1 + limit] = need.amounts[limit] end
+      names[#names + 1] = need.names or ''
+      has_names = has_names or need.names ~= nil
       count = count + 1 + limit_count
     end
     askers[index] = ' ' .. turn.asker
   end
   numbers[1] = count
   local packed = struct.pack('<' .. string.rep('d', count), unpack(numbers)) .. table.concat(askers)
+  if has_names then packed = packed .. NAMES_BEGIN .. table.concat(names, NAMES_BEGIN) end
   local keep_ms = math.ceil((scope.turns_until_us - now_us) / 1000) + KEEP_TURNS_MS
   redis.call('SET', scope.turns_key, packed, 'PX', string.format('%.0f', keep_ms))
 end
@@ -101,7 +127,8 @@ end
 local function keep_turn(scope, all, asker, own_since_us, turn, now_us)
   if not turn and own_since_us == 0 then return 0 end
   local turns = {}
-  if turn and #turn.needs > MOST_NEEDS then turn.needs = { unpack(turn.needs, 1, MOST_NEEDS) } end
+  local most = turn and turn.needs[1].names and MOST_FAIR_NEEDS or MOST_NEEDS
+  if turn and #turn.needs > most then turn.needs = { unpack(turn.needs, 1, most) } end
   local order, is_placed = turn and turn.needs[1].order, not turn
   for index = 1, #all do
     local each = all[index]
@@ -146,7 +173,8 @@ local function ahead_of(turns, order, own_since_us)
       if need.order < order or (need.order == order and turn.since_us < own_since_us) then
         if #before > 0 and need.order < before[#before].order then is_sorted = false end
         before[#before + 1] = {
-          order = need.order, amounts = need.amounts, start_us = turn.start_us, after = after, index = #before, sums = nil,
+          order = need.order, amounts = need.amounts, start_us = need.start_us or turn.start_us, after = not need.start_us and after or nil,
+          index = #before, sums = nil, is_exact = need.start_us ~= nil,
         }
       end
     end
@@ -184,6 +212,9 @@ local function room_at_us(limit, at_us, amount)
   return earliest(limit, at_us, limit.capacity, NO_ASKER) + math.ceil((beyond * limit.period_us) / limit.count)
 end
 
+-- How late the calls of a turn may start where keys take turns.
+local LATE_US = 5000
+
 -- True if booking this call delays no earlier turn. Each earlier turn must still have its room by until_us, or by the
 -- time in its asker's last reply.
 local function is_in_time(scope, before, costs, opens_us, until_us)
@@ -192,7 +223,9 @@ local function is_in_time(scope, before, costs, opens_us, until_us)
     local limit, cost = limits[index], costs[index]
     if cost > 0 and (amounts[index] or 0) > 0 and RULES[limit.code].is_rate then
       local deadline_us = until_us
-      if before.start_us > until_us or before.after then
+      if before.is_exact then
+        deadline_us = before.start_us + LATE_US
+      elseif before.start_us > until_us or before.after then
         deadline_us = math.max(until_us, before.start_us + after_us(limit, before.after and before.after[index] or 0))
       end
       if room_at_us(limit, opens_us, before.sums[index] + cost) > deadline_us then return false end

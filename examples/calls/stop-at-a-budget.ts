@@ -3,7 +3,7 @@
  * operator grants more. With $REDIS_URL set, all processes that run this example share the budget.
  */
 import { budget, BudgetSpentError, createSluice } from "sluice";
-import { onStop, ownPrefix } from "./shared/own-prefix.ts";
+import { onStop, ownPrefix } from "../shared/own-prefix.ts";
 
 interface Answer {
   readonly text: string;

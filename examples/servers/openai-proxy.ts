@@ -7,7 +7,7 @@ import process from "node:process";
 import { createSluice } from "sluice";
 import { openai } from "sluice/llm";
 import { createServer } from "sluice/server";
-import { onStop, ownPrefix } from "./shared/own-prefix.ts";
+import { onStop, ownPrefix } from "../shared/own-prefix.ts";
 
 const own = ownPrefix("openai-proxy");
 const sluice = createSluice({ prefix: own.prefix });

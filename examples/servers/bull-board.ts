@@ -7,7 +7,7 @@ import { ExpressAdapter } from "@bull-board/express";
 import { Queue } from "bullmq";
 import express from "express";
 import { createSluice } from "sluice";
-import { onStop, ownPrefix } from "./shared/own-prefix.ts";
+import { onStop, ownPrefix } from "../shared/own-prefix.ts";
 
 const own = ownPrefix("board");
 const { prefix } = own;

@@ -1,0 +1,485 @@
+-- Keys take turns in the line of the limits that decide slots, by start-time fair queueing (Goyal, Vin and Cheng, 1996).
+-- A line of names is a sorted set. The score of a name is its tag: the virtual time at which its next call starts, in us
+-- of the limits. The member '' stores the virtual time of the line. The last key of a request is the line of first
+-- names. The names below a parent are at <that key>:<parent>.
+-- Each draw puts its own calls and the pending calls of other replicas into one order, by the tags of that moment.
+local FAIR_KEPT_MS = 60000
+-- Separates the names of a key (src/core/key-path.ts), and the weights of a pending key from its names.
+local NAMES_APART, WEIGHTS_BEGIN = '\31', '\4'
+-- Without a rate, a call takes no time, so each call counts as this long.
+local STEP_WITHOUT_RATE_US = 1000
+-- No key has the name CRITICAL. PAID is the end of a Redis key.
+local CRITICAL, PAID = '\2', ':paid'
+
+local function as_score(number)
+  return string.format('%.17g', number)
+end
+
+local function new_fair_line(key)
+  return { key = key, names = { '' }, tags = {}, pending = {}, is_new = {}, served = {}, below = {}, now = 0, started = math.huge, lag_us = 0, paid = nil, has_paid = false, reordered = 0, empty_us = {}, lists = false, main_opens_us = 0 }
+end
+
+-- Adds the names of an entry to the lines from the first one down. An entry is a slot request of this draw, or pending
+-- calls of another replica.
+local function add_name(line, entry, name)
+  if not line.tags[name] then line.names[#line.names + 1], line.tags[name] = name, 0 end
+  if entry.is_pending then line.pending[name] = true end
+  local level = #entry.turns + 1
+  entry.turns[level] = { line = line, name = name, weight = entry.weights and entry.weights[level] or 1 }
+end
+
+local function add_names(top, entry, names)
+  if not string.find(names, NAMES_APART, 1, true) then return add_name(top, entry, names) end
+  local line, parent = top, nil
+  for name in string.gmatch(names .. NAMES_APART, '([^' .. NAMES_APART .. ']*)' .. NAMES_APART) do
+    if parent then
+      line.below[parent] = line.below[parent] or new_fair_line(line.key .. ':' .. parent)
+      line = line.below[parent]
+    end
+    add_name(line, entry, name)
+    parent = name
+  end
+end
+
+-- How often the shares of a horizon are corrected for names that need less than their share.
+local SHARE_ROUNDS = 3
+-- The least part of a horizon that a replica may fill in one draw.
+local LEAST_PART = 0.01
+-- The most of a horizon that it may fill while calls of other replicas are pending, so that it draws again in time.
+local MOST_PART = 0.4
+
+-- Returns the part of a horizon that the turns of this replica's keys fill, by the first names of all pending calls.
+local function part_of_turns(entries, horizon_us)
+  local needs, ours, weights, open, all = {}, {}, {}, {}, 0
+  for _, entry in ipairs(entries) do
+    local turn, need_us = entry.turns[1], entry.wanted * entry.step_us
+    local name = turn.name
+    if not needs[name] then
+      open[#open + 1], needs[name], weights[name], all = name, 0, turn.weight, all + turn.weight
+    end
+    needs[name] = needs[name] + need_us
+    if not entry.need then ours[name] = (ours[name] or 0) + need_us end
+  end
+  local left_us, part_us = horizon_us, 0
+  for _ = 1, SHARE_ROUNDS do
+    local per_weight_us, rest, left_all, used_us = left_us / all, {}, 0, 0
+    for _, name in ipairs(open) do
+      if needs[name] <= per_weight_us * weights[name] then
+        used_us, part_us = used_us + needs[name], part_us + (ours[name] or 0)
+      else
+        rest[#rest + 1], left_all = name, left_all + weights[name]
+      end
+    end
+    if used_us == 0 or #rest == 0 then
+      open = rest
+      break
+    end
+    open, all, left_us = rest, left_all, left_us - used_us
+  end
+  for _, name in ipairs(open) do
+    if ours[name] then part_us = part_us + left_us / all * weights[name] * ours[name] / needs[name] end
+  end
+  return part_us / horizon_us
+end
+
+-- Returns the entry for pending calls of another replica.
+local function entry_of(top, asker, need, index, limit_count)
+  local amounts, names, weights_at = need.amounts, need.names, string.find(need.names, WEIGHTS_BEGIN, 1, true)
+  local entry = {
+    turns = {}, weights = nil, wanted = 1, step_us = amounts[limit_count + 2], rank = amounts[limit_count + 5], since_us = need.call_since_us,
+    floor_us = amounts[limit_count + 4], index = index, is_pending = true, need = need, tag = 0, asker = asker, first = 2, key = 0, paid_by = nil,
+  }
+  if weights_at then
+    entry.weights = {}
+    for weight in string.gmatch(string.sub(names, weights_at + 1), '[^,]+') do entry.weights[#entry.weights + 1] = tonumber(weight) end
+    names = string.sub(names, 1, weights_at - 1)
+  end
+  add_names(top, entry, names)
+  return entry
+end
+
+-- Reads the tags of a line's names. Idle time earns no credit: the tag of a name without pending calls is not before
+-- the virtual time. A name that could not use its turns for long has lost them.
+local function load_fair_line(line, lag_us)
+  line.lag_us = lag_us
+  local scores = redis.call('ZMSCORE', line.key, unpack(line.names))
+  line.now = tonumber(scores[1] or 0)
+  for index = 2, #line.names do
+    local name = line.names[index]
+    local known = tonumber(scores[index] or 0)
+    local least = line.pending[name] and scores[index] and line.now - lag_us or line.now
+    line.tags[name], line.is_new[name] = math.max(least, known), not scores[index] or known < least
+  end
+  for _, below in pairs(line.below) do load_fair_line(below, lag_us) end
+end
+
+-- Calls of one key are ordered by priority, then by arrival.
+local function came_before(a, b)
+  if a.rank ~= b.rank then return a.rank < b.rank end
+  if a.since_us ~= b.since_us then return a.since_us < b.since_us end
+  return a.index < b.index
+end
+
+local function goes_before(a, b)
+  if a.key ~= b.key then return a.key < b.key end
+  if a.since_us ~= b.since_us then return a.since_us < b.since_us end
+  return a.index < b.index
+end
+
+local function has_lower_tag(a, b)
+  if a.tag ~= b.tag then return a.tag < b.tag end
+  return came_before(a, b)
+end
+
+-- Sets the tags of entries that have a name at this level.
+local function set_tags(line, entries, level)
+  local lists, names = {}, {}
+  for _, entry in ipairs(entries) do
+    local name = entry.turns[level].name
+    local list = lists[name]
+    if list then list[#list + 1] = entry else lists[name], names[#names + 1] = { entry }, name end
+  end
+  for _, name in ipairs(names) do
+    local list, tag, below = lists[name], line.tags[name] + (line.served[name] or 0), line.below[name]
+    if #list > 1 then table.sort(list, came_before) end
+    if below then
+      local deeper, own = {}, {}
+      for _, entry in ipairs(list) do
+        if entry.turns[level + 1] then deeper[#deeper + 1] = entry else own[#own + 1] = entry end
+      end
+      set_tags(below, deeper, level + 1)
+      table.sort(deeper, has_lower_tag)
+      for _, entry in ipairs(deeper) do own[#own + 1] = entry end
+      list = own
+    end
+    for _, entry in ipairs(list) do
+      entry.tag = tag
+      tag = tag + entry.wanted * entry.step_us / entry.turns[level].weight
+    end
+  end
+end
+
+-- Critical calls, and those within the floor of their key, go before all turns: each as long as it has had less than its
+-- rate, by a generic cell rate algorithm. The hash <key>:paid has the time up to which each has had its rate, in us.
+local function read_paid(fair, entries, now_us, horizon_us)
+  local unread, paid, has_some = {}, {}, false
+  for _, entry in ipairs(entries) do
+    local name = entry.rank == 0 and CRITICAL or entry.floor_us > 0 and entry.turns[1].name or nil
+    entry.paid_by, entry.first = name, 2
+    if name and not paid[name] then
+      paid[name], has_some = fair.paid[name] or 0, true
+      if not fair.paid[name] then unread[#unread + 1] = name end
+    end
+  end
+  local kept = #unread > 0 and redis.call('HMGET', fair.key .. PAID, unpack(unread))
+  for index, name in ipairs(unread) do
+    fair.paid[name] = math.max(tonumber(kept[index] or 0), now_us - horizon_us)
+    paid[name] = fair.paid[name]
+  end
+  if not has_some then return end
+  local in_order = { unpack(entries) }
+  table.sort(in_order, came_before)
+  for _, entry in ipairs(in_order) do
+    local paid_us = entry.paid_by and paid[entry.paid_by]
+    if paid_us and paid_us <= now_us + horizon_us then
+      entry.first, entry.tag = entry.rank == 0 and 0 or 1, paid_us
+      -- Calls behind these wait until these are paid for.
+      paid[entry.paid_by] = paid_us + entry.wanted * entry.floor_us
+    end
+  end
+end
+
+-- Sets the number by which an entry is ordered. All replicas see the same.
+local function set_key(entry)
+  if entry.first == 0 then entry.key = order_of(0, entry.since_us) else entry.key = turn_order(entry.first, entry.tag, entry.rank) end
+  if entry.need then entry.need.order = entry.key end
+end
+
+-- Starts again to count what is ahead, because the order has changed.
+local function start_order(fair, limit_count)
+  fair.next, fair.count, fair.sums, fair.slack_us, fair.ahead = 1, 0, {}, {}, {}
+  for index = 1, limit_count do fair.sums[index], fair.slack_us[index] = 0, math.huge end
+end
+
+-- Orders entries by the tags of this moment. Returns the slot requests among them, in this order.
+local function order_entries(serving, entries)
+  local fair, own = serving.fair, {}
+  set_tags(fair, entries, 1)
+  read_paid(fair, entries, serving.now_us, serving.horizon_us)
+  for _, entry in ipairs(entries) do
+    set_key(entry)
+    if entry.need and entry.first == 2 and entry.tag < fair.others_us then fair.others_us = entry.tag end
+  end
+  table.sort(entries, goes_before)
+  for _, entry in ipairs(entries) do
+    if not entry.need then own[#own + 1] = entry end
+  end
+  fair.entries = entries
+  start_order(fair, #serving.bucket.shared.limits)
+  return own
+end
+
+local function number_requests(slot_requests)
+  for index, slot_request in ipairs(slot_requests) do slot_request.index, slot_request.slice = index, slot_request.first end
+end
+
+-- Puts the slot requests of a draw in the order of their turns; those that only ask when calls could start come last.
+-- Gives the pending calls of other replicas their order at this moment.
+local function take_turns(serving, key, limits, names_at)
+  local top, slot_requests, rest, longest_us = new_fair_line(key), {}, {}, 0
+  top.paid = {}
+  for _, slot_request in ipairs(serving.slot_requests) do
+    slot_request.turns, slot_request.since_us = {}, since_of(slot_request.since_us, serving.now_us)
+    add_names(top, slot_request, ARGV[names_at + slot_request.index])
+    local step_us = step_of(limits, slot_request.class.costs, 0)
+    slot_request.step_us = step_us > 0 and step_us or STEP_WITHOUT_RATE_US
+    slot_request.names = ARGV[names_at + slot_request.index]
+    if slot_request.has_weights then slot_request.names = slot_request.names .. WEIGHTS_BEGIN .. table.concat(slot_request.weights, ',') end
+    table.insert(slot_request.wanted > 0 and slot_requests or rest, slot_request)
+  end
+  local entries, own_count = { unpack(slot_requests) }, #slot_requests
+  local line, shared_count = line_of(serving, serving.bucket.shared, serving.own), #limits
+  for _, turn in ipairs(line.others) do
+    for _, need in ipairs(turn.needs) do
+      if need.names then entries[#entries + 1] = entry_of(top, turn.asker, need, 1000 + #entries, shared_count) end
+    end
+  end
+  if own_count > 0 then
+    local most_part = #entries > own_count and MOST_PART or 1
+    serving.sharers = 1 / math.min(most_part, math.max(LEAST_PART, part_of_turns(entries, serving.horizon_us)))
+  end
+  for _, slot_request in ipairs(serving.slot_requests) do
+    size_class(serving, limits, slot_request.class)
+    if slot_request.rank == 0 then slot_request.floor_us = slot_request.step_us / serving.slot_requests.critical_part end
+    longest_us = math.max(longest_us, slot_request.step_us)
+  end
+  load_fair_line(top, serving.horizon_us + longest_us)
+  top.others_us, top.late_us, serving.fair = math.huge, math.floor(serving.horizon_us / 4), top
+  for _, limit in ipairs(limits) do
+    if RULES[limit.code].is_rate and not RULES[limit.code].does_drain then top.lists = true end
+  end
+  slot_requests = order_entries(serving, entries)
+  for _, slot_request in ipairs(rest) do slot_requests[#slot_requests + 1] = slot_request end
+  serving.slot_requests = slot_requests
+  number_requests(slot_requests)
+end
+
+-- Adds a need to what is ahead. slack_us is how much longer a limit may be used before a call ahead is late. A limit that
+-- drains evenly needs no list of the calls ahead: its room for an amount lies that far before or behind the time at
+-- which it has drained.
+local function put_ahead(fair, limits, need, opens_us)
+  local sums, all = fair.sums, fair.lists and {} or nil
+  -- A replica that is late does not hold all others up: its calls still start soon, and its keys go first then.
+  local latest_us = need.start_us >= opens_us and need.start_us + LATE_US or opens_us + fair.late_us
+  fair.count = fair.count + 1
+  for index = 1, #limits do
+    local amount, limit = need.amounts[index], limits[index]
+    sums[index] = sums[index] + amount
+    if all then all[index] = sums[index] end
+    if amount > 0 and RULES[limit.code].does_drain then
+      fair.empty_us[index] = fair.empty_us[index] or RULES[limit.code].earliest(limit, opens_us, limit.capacity, NO_ASKER)
+      local room_us = fair.empty_us[index] + (sums[index] - limit.capacity) * limit.period_us / limit.count
+      fair.slack_us[index] = math.min(fair.slack_us[index], latest_us - room_us)
+    end
+  end
+  if all then fair.ahead[fair.count] = { order = need.order, amounts = need.amounts, start_us = need.start_us, sums = all, is_exact = true } end
+end
+
+-- Goes on in the order of turns up to a call of this replica, and counts the calls of others that are ahead of it.
+local function pass_turns(serving, order, since_us)
+  local fair, limits, opens_us = serving.fair, serving.bucket.shared.limits, nil
+  while true do
+    local entry = fair.entries[fair.next]
+    local need = entry and entry.need
+    if not entry or (need and (need.order > order or need.order == order and need.call_since_us >= since_us)) then return end
+    if need then
+      opens_us = opens_us or opens_at_us(serving.bucket.shared, serving.now_us, 0)
+      put_ahead(fair, limits, need, opens_us)
+    end
+    fair.next = fair.next + 1
+  end
+end
+
+-- True if this many calls delay no call ahead.
+local function is_in_turn(fair, main, count)
+  for index, limit in ipairs(main.scope.limits) do
+    local cost = main.costs[index]
+    if cost > 0 and fair.slack_us[index] < math.huge and fair.slack_us[index] < count * cost * limit.period_us / limit.count then
+      return false
+    end
+  end
+  return true
+end
+
+-- Returns how many calls delay no call ahead.
+local function most_in_turn(fair, main, most)
+  for index, limit in ipairs(main.scope.limits) do
+    local cost = main.costs[index]
+    if cost > 0 and fair.slack_us[index] < math.huge then
+      most = math.min(most, math.max(0, math.floor(fair.slack_us[index] * limit.count / (cost * limit.period_us))))
+    end
+  end
+  return most
+end
+
+-- Notes calls that were booked.
+local function use_slack(fair, main, count)
+  for index, limit in ipairs(main.scope.limits) do
+    local cost = main.costs[index]
+    if cost > 0 and RULES[limit.code].does_drain then
+      local used_us = count * cost * limit.period_us / limit.count
+      fair.slack_us[index] = fair.slack_us[index] - used_us
+      if fair.empty_us[index] then fair.empty_us[index] = fair.empty_us[index] + used_us end
+    end
+  end
+end
+
+-- Returns when this many calls could start behind all that is ahead, and the number of the limit that decides.
+local function start_in_turn(fair, main, opens_us, count)
+  local start_us, binding = opens_us, 0
+  for index, limit in ipairs(main.scope.limits) do
+    local cost = main.costs[index]
+    if cost > 0 and RULES[limit.code].is_rate then
+      local room_us = room_at_us(limit, opens_us, fair.sums[index] + count * cost)
+      if room_us > start_us then start_us, binding = room_us, index end
+    end
+  end
+  return start_us, binding
+end
+
+-- Stores a position for the calls of one slot request in a line of turns: up to the replica's share of a horizon, and
+-- one call of each key at least. Otherwise other replicas would serve later calls of that key.
+local function add_fair_need(serving, main, slot_request, left, turn)
+  local line, names, fair = main.line, slot_request.names, serving.fair
+  local count = math.min(left, math.max(line.keys[names] and 0 or 1, math.floor((1 - line.needed) * main.flow)))
+  if count == 0 or #line.waiting >= MOST_FAIR_NEEDS then return end
+  line.needed, line.keys[names] = line.needed + count / main.flow, true
+  local needs_lease = turn.turn_us == math.huge
+  local need = {
+    order = turn.order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = 0, amounts = {}, call_since_us = slot_request.since_us,
+    rank = slot_request.rank, names = names, span_us = count * slot_request.step_us, floor_span_us = count * slot_request.floor_us,
+  }
+  -- Calls that wait for a lease leave the rates to calls that need none, and the others leave the leases.
+  for index, limit in ipairs(main.scope.limits) do
+    need.amounts[index] = RULES[limit.code].is_rate == needs_lease and 0 or count * main.costs[index]
+  end
+  if needs_lease then need.due_us = serving.now_us + WAITER_GONE_US end
+  need.start_us = start_in_turn(fair, main, fair.main_opens_us, count)
+  for index = 1, #need.amounts do fair.sums[index] = fair.sums[index] + need.amounts[index] end
+  add_need(line, need)
+end
+
+-- Adds a position in the line for a slot request behind another one.
+local function wait_in_turn(serving, slot_request, line)
+  if #line.waiting == 0 or #line.waiting >= MOST_FAIR_NEEDS or (line.needed >= 1 and line.keys[slot_request.names]) then return end
+  local class, scope = slot_request.class, line.scope
+  size_class(serving, scope.limits, class)
+  local first = line.waiting[#line.waiting]
+  local main = { scope = scope, line = line, costs = class.costs, flow = class.flow }
+  local order = line_order(serving, slot_request, 0)
+  pass_turns(serving, order, slot_request.since_us)
+  add_fair_need(serving, main, slot_request, slot_request.wanted, { order = order, turn_us = first.turn_us, due_us = first.due_us })
+end
+
+-- The most times that one draw orders its calls again.
+local MOST_REORDERED = 6
+
+-- Lets the later calls of a key have the turns of a slot request whose calls wait at a further key. Other replicas do
+-- the same, because these calls have no position in the line.
+local function skip_turns(serving, slot_request, left)
+  local fair, turn, later = serving.fair, slot_request.turns[1], {}
+  for _, entry in ipairs(fair.entries) do
+    if entry.turns[1].name == turn.name and came_before(slot_request, entry) then later[#later + 1] = entry end
+  end
+  if #later == 0 or fair.reordered == MOST_REORDERED then return end
+  fair.reordered = fair.reordered + 1
+  local all, entries, after = serving.slot_requests, {}, {}
+  for _, entry in ipairs(fair.entries) do
+    if entry.need or entry.index > slot_request.index then entries[#entries + 1] = entry end
+  end
+  if slot_request.first == 2 and #slot_request.turns == 1 then
+    for _, entry in ipairs(later) do
+      if entry.first == 2 then entry.tag = entry.tag - left * slot_request.step_us / turn.weight end
+      set_key(entry)
+    end
+    table.sort(entries, goes_before)
+    for _, entry in ipairs(entries) do
+      if not entry.need then after[#after + 1] = entry end
+    end
+    fair.entries = entries
+    start_order(fair, #serving.bucket.shared.limits)
+  else
+    after = order_entries(serving, entries)
+  end
+  for index, each in ipairs(after) do all[slot_request.index + index] = each end
+  number_requests(all)
+end
+
+-- Orders the replicas that wait for leases by the turn of their first call. own_waits says whether this one does.
+local function order_waiters(serving, own_waits)
+  local askers, seen, fair = {}, {}, serving.fair
+  for _, entry in ipairs(fair.entries) do
+    local asker = entry.asker or own_waits and serving.asker
+    if asker and not seen[asker] then askers[#askers + 1], seen[asker] = asker, true end
+  end
+  for _, limit in ipairs(serving.bucket.shared.limits) do
+    local set_positions = RULES[limit.code].set_positions
+    if set_positions and #askers > 0 then set_positions(limit, askers, own_waits and serving.asker or '', serving.now_us) end
+  end
+end
+
+-- Books the calls of a slot request that were served.
+local function count_turns(fair, slot_request, count)
+  if slot_request.first < 2 then fair.paid[slot_request.paid_by], fair.has_paid = fair.paid[slot_request.paid_by] + count * slot_request.floor_us, true end
+  for _, turn in ipairs(slot_request.turns) do
+    local line, name = turn.line, turn.name
+    local tag = line.tags[name] + (line.served[name] or 0)
+    -- What goes before all turns does not say how far these have come.
+    if slot_request.first == 2 then line.started = math.min(line.started, tag) end
+    line.served[name] = (line.served[name] or 0) + count * slot_request.step_us / turn.weight
+  end
+end
+
+local function save_fair_line(line)
+  local scores, most = {}, line.others_us or math.huge
+  for _, name in ipairs(line.names) do
+    local served = line.served[name] or 0
+    -- The tag of a name that began to wait is stored, so that its turn comes nearer while others are served.
+    if name ~= '' and (served > 0 or line.is_new[name]) then
+      line.tags[name] = line.tags[name] + served
+      scores[#scores + 1] = as_score(line.tags[name])
+      scores[#scores + 1] = name
+    end
+  end
+  if #scores > 0 then
+    if line.started < math.huge then line.now = math.max(line.now, math.min(line.started, most)) end
+    redis.call('ZADD', line.key, unpack(scores))
+    redis.call('ZREMRANGEBYSCORE', line.key, '-inf', '(' .. as_score(line.now - line.lag_us))
+    redis.call('ZADD', line.key, as_score(line.now), '')
+    redis.call('PEXPIRE', line.key, FAIR_KEPT_MS)
+  end
+  for _, below in pairs(line.below) do save_fair_line(below) end
+end
+
+local function save_fair(fair)
+  save_fair_line(fair)
+  if not fair.has_paid then return end
+  local pairs_of = {}
+  for name, paid_us in pairs(fair.paid) do
+    pairs_of[#pairs_of + 1] = name
+    pairs_of[#pairs_of + 1] = string.format('%.0f', paid_us)
+  end
+  redis.call('HSET', fair.key .. PAID, unpack(pairs_of))
+  redis.call('PEXPIRE', fair.key .. PAID, FAIR_KEPT_MS)
+end
+
+-- For a reply: the virtual time, and per slot request, in the order of the request, the number of its first lease and the
+-- tag of its next call at each level.
+local function packed_tags(serving, slot_requests)
+  local tags = { math.floor(serving.fair.now) }
+  for index = 1, #slot_requests do
+    tags[#tags + 1] = slot_requests[index].first_lease
+    for _, turn in ipairs(slot_requests[index].turns) do tags[#tags + 1] = math.floor(turn.line.tags[turn.name]) end
+  end
+  return pack_numbers(tags)
+end

@@ -39,6 +39,7 @@ const SIDEBAR = [
     ["guides/calls/pace-a-client"],
     ["guides/calls/choose-a-limit"],
     ["guides/calls/limits-per-customer"],
+    ["guides/calls/share-a-rate"],
     ["guides/calls/costs"],
     ["guides/calls/budgets"],
     ["guides/calls/llm"],

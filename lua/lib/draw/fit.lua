@@ -455,7 +455,7 @@ local function refuse(serving, slot_request, main, granted, opens_us, horizon_us
   local amounts, is_whole, has_others, start_us, binding = nil, false, false, nil, nil
   if main.fair then
     main.fair.functions.pass_turns(serving, order, slot_request.since_us)
-    main.fair.main_opens_us, has_others = opens_us, main.fair.count > 0
+    main.fair.main_opens_us, has_others = opens_us, main.fair.has_others
     start_us, binding = main.fair.functions.start_in_turn(main.fair, main, opens_us, 1)
   else
     -- A try would draw again for one call only.

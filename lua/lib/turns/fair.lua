@@ -16,7 +16,7 @@ local function as_score(number)
 end
 
 local function new_fair_line(key)
-  return { key = key, names = { '' }, tags = {}, pending = {}, is_new = {}, served = {}, below = {}, now = 0, started = math.huge, lag_us = 0, paid = nil, has_paid = false, reordered = 0, empty_us = {}, lists = false, main_opens_us = 0 }
+  return { key = key, names = { '' }, tags = {}, pending = {}, is_new = {}, is_own = {}, served = {}, below = {}, now = 0, started = math.huge, lag_us = 0, paid = nil, has_paid = false, reordered = 0, empty_us = {}, lists = false, main_opens_us = 0 }
 end
 
 -- Adds the names of an entry to the lines from the first one down. An entry is a slot request of this draw, or pending
@@ -24,6 +24,7 @@ end
 local function add_name(line, entry, name)
   if not line.tags[name] then line.names[#line.names + 1], line.tags[name] = name, 0 end
   if entry.is_pending then line.pending[name] = true end
+  if not entry.need then line.is_own[name] = true end
   local level = #entry.turns + 1
   entry.turns[level] = { line = line, name = name, weight = entry.weights and entry.weights[level] or 1 }
 end
@@ -231,8 +232,12 @@ local function take_turns(serving, key, limits, names_at)
   for _, slot_request in ipairs(serving.slot_requests) do
     slot_request.turns, slot_request.since_us = {}, since_of(slot_request.since_us, serving.now_us)
     add_names(top, slot_request, ARGV[names_at + slot_request.index])
-    local step_us = step_of(limits, slot_request.class.costs, 0)
-    slot_request.step_us = step_us > 0 and step_us or STEP_WITHOUT_RATE_US
+    local class = slot_request.class
+    if not class.turn_us then
+      local step_us = step_of(limits, class.costs, 0)
+      class.turn_us = step_us > 0 and step_us or STEP_WITHOUT_RATE_US
+    end
+    slot_request.step_us = class.turn_us
     slot_request.names = ARGV[names_at + slot_request.index]
     if slot_request.has_weights then slot_request.names = slot_request.names .. WEIGHTS_BEGIN .. table.concat(slot_request.weights, ',') end
     table.insert(slot_request.wanted > 0 and slot_requests or rest, slot_request)
@@ -244,8 +249,9 @@ local function take_turns(serving, key, limits, names_at)
       if need.names then entries[#entries + 1] = entry_of(top, turn.asker, need, 1000 + #entries, shared_count) end
     end
   end
+  top.has_others = #entries > own_count
   if own_count > 0 then
-    local most_part = #entries > own_count and MOST_PART or 1
+    local most_part = top.has_others and MOST_PART or 1
     serving.sharers = 1 / math.min(most_part, math.max(LEAST_PART, part_of_turns(entries, serving.horizon_us)))
   end
   for _, slot_request in ipairs(serving.slot_requests) do
@@ -254,7 +260,7 @@ local function take_turns(serving, key, limits, names_at)
     longest_us = math.max(longest_us, slot_request.step_us)
   end
   load_fair_line(top, serving.horizon_us + longest_us)
-  top.others_us, top.late_us, serving.fair = math.huge, math.floor(serving.horizon_us / 4), top
+  top.others_us, serving.fair = math.huge, top
   for _, limit in ipairs(limits) do
     if RULES[limit.code].is_rate and not RULES[limit.code].does_drain then top.lists = true end
   end
@@ -270,7 +276,7 @@ end
 local function put_ahead(fair, limits, need, opens_us)
   local sums, all = fair.sums, fair.lists and {} or nil
   -- A replica that is late does not hold all others up: its calls still start soon, and its keys go first then.
-  local latest_us = need.start_us >= opens_us and need.start_us + LATE_US or opens_us + fair.late_us
+  local latest_us = math.max(need.start_us, opens_us) + LATE_US
   fair.count = fair.count + 1
   for index = 1, #limits do
     local amount, limit = need.amounts[index], limits[index]
@@ -444,8 +450,8 @@ local function save_fair_line(line)
   local scores, most = {}, line.others_us or math.huge
   for _, name in ipairs(line.names) do
     local served = line.served[name] or 0
-    -- The tag of a name that began to wait is stored, so that its turn comes nearer while others are served.
-    if name ~= '' and (served > 0 or line.is_new[name]) then
+    -- The tag of an own name that began to wait is stored, so that its turn comes nearer while others are served.
+    if served > 0 or line.is_new[name] and line.is_own[name] then
       line.tags[name] = line.tags[name] + served
       scores[#scores + 1] = as_score(line.tags[name])
       scores[#scores + 1] = name
@@ -453,9 +459,10 @@ local function save_fair_line(line)
   end
   if #scores > 0 then
     if line.started < math.huge then line.now = math.max(line.now, math.min(line.started, most)) end
+    scores[#scores + 1] = as_score(line.now)
+    scores[#scores + 1] = ''
     redis.call('ZADD', line.key, unpack(scores))
     redis.call('ZREMRANGEBYSCORE', line.key, '-inf', '(' .. as_score(line.now - line.lag_us))
-    redis.call('ZADD', line.key, as_score(line.now), '')
     redis.call('PEXPIRE', line.key, FAIR_KEPT_MS)
   end
   for _, below in pairs(line.below) do save_fair_line(below) end

@@ -213,7 +213,7 @@ local function room_at_us(limit, at_us, amount)
 end
 
 -- How late the calls of a turn may start where keys take turns.
-local LATE_US = 5000
+local LATE_US = 25000
 
 -- True if booking this call delays no earlier turn. Each earlier turn must still have its room by until_us, or by the
 -- time in its asker's last reply.

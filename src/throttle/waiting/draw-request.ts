@@ -190,7 +190,7 @@ function inTurns(groups: readonly Group[], most: number): GroupRequest[] {
     const unserved = unservedByPriority(group);
     const wanted = unserved.reduce((sum, each) => sum + each.wanted, 0);
     const even =
-      groups.length === 1 ? Infinity : Math.ceil(Math.min(inHorizons, wanted) / partCount);
+      groups.length === 1 ? Infinity : Math.ceil(Math.min(inHorizons, wanted) / MOST_PARTS);
     let size = hasFloor ? Math.max(1, Math.floor(HORIZON_US / floorUs)) : even;
     let taken = 0;
     let left = partCount;

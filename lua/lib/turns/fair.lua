@@ -1,7 +1,7 @@
 -- Keys take turns in the line of the limits that decide slots, by start-time fair queueing (Goyal, Vin and Cheng, 1996).
 -- A line of names is a sorted set. The score of a name is its tag: the virtual time at which its next call starts, in us
 -- of the limits. The member '' stores the virtual time of the line. The last key of a request is the line of first
--- names. The names below a parent are at <that key>:<parent>.
+-- names. The names below a parent are at <that key>, NAMES_APART and the parent, so that no name is the end of another key.
 -- Each draw puts its own calls and the pending calls of other replicas into one order, by the tags of that moment.
 local FAIR_KEPT_MS = 60000
 -- Separates the names of a key (src/core/key-path.ts), and the weights of a pending key from its names.
@@ -34,7 +34,7 @@ local function add_names(top, entry, names)
   local line, parent = top, nil
   for name in string.gmatch(names .. NAMES_APART, '([^' .. NAMES_APART .. ']*)' .. NAMES_APART) do
     if parent then
-      line.below[parent] = line.below[parent] or new_fair_line(line.key .. ':' .. parent)
+      line.below[parent] = line.below[parent] or new_fair_line(line.key .. NAMES_APART .. parent)
       line = line.below[parent]
     end
     add_name(line, entry, name)

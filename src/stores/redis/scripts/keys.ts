@@ -84,7 +84,7 @@ export function stateKeys(prefix: string, bucket: string, keys: readonly string[
 
 /**
  * Returns the Redis key that stores the tags of keys that take turns. The names below a head are
- * stored at `<this>:<head>`.
+ * stored at this key, a separator that no name contains, and the head.
  */
 export function fairKey(prefix: string, bucket: string): string {
   return `${prefix}:{${bucket}}:fair`;

@@ -37,6 +37,25 @@ describe("a key that is a path", () => {
     },
   );
 
+  it.each(["paid", ":paid", "fair", "state"])(
+    "may begin with a name that the state of turns also uses: %j",
+    async (name) => {
+      const { bucket } = createTestBucket({
+        rate: "1000/s",
+        fair: { floors: { [name]: "10/s", gold: "10/s" } },
+      });
+
+      const slots = [
+        await bucket.draw({ key: [name, "x", "y"] }),
+        await bucket.draw({ key: "gold" }),
+        await bucket.draw({ key: [name, "x"], priority: "critical" }),
+      ];
+
+      expect(slots.map(({ key }) => key)).toEqual([[name, "x", "y"], "gold", [name, "x"]]);
+      await bucket.close();
+    },
+  );
+
   it("meets no path of other names, however they are joined", async () => {
     const { bucket } = createTestBucket(TWO_AN_HOUR);
     const keys = [["a", "b"], "a/b", ["a/b", "c"], "a b", ["b", "a"], "ab"];

@@ -349,7 +349,7 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
     nowMs: number,
     { isInLine, priority }: { isInLine: boolean; priority: Priority },
   ): number {
-    const { notBeforeMs, line, callTerms } = group;
+    const { notBeforeMs, line, callTerms, turns } = group;
     const { turnAtMs } = pacer.askTimes;
     const soonestMs = pacer.earliestStarts.of(group, nowMs)?.atMs ?? 0;
     // Replicas may book slots ahead of time, depending on the priority. A replica's slot therefore comes `aheadMs`
@@ -359,7 +359,10 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
     // Turns only delay calls in a line. A call that is rejected immediately never joins one.
     const isKnown = !isInLine && soonestMs > nowMs;
     const dueMs = (isKnown ? soonestMs : Math.max(notBeforeMs, turnMs, soonestMs)) - nowMs;
-    const waiting = group.scopes.length > 0 ? line.size : pacer.waiting;
+    // While the calls of a key take their turns, each other group starts as many calls at most.
+    const inTurns =
+      turns === undefined ? Infinity : (line.size + (isInLine ? 0 : 1)) * pacer.groups;
+    const waiting = group.scopes.length > 0 ? line.size : Math.min(pacer.waiting, inTurns);
     const others = isInLine ? waiting - 1 : waiting;
     // The first caller starts at its earliest time, and each further caller one step later.
     return dueMs > 0 ? dueMs + others * callTerms.stepMs : (others + 1) * callTerms.stepMs;

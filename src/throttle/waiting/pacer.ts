@@ -77,6 +77,8 @@ import { spentError } from "./waiting-call.ts";
 export interface Pacer {
   /** The number of pending callers. */
   readonly waiting: number;
+  /** The number of groups that these callers are in. */
+  readonly groups: number;
   readonly waits: Dispatcher["waits"];
   /** The number of pending callers that their own key defers. */
   readonly deferred: number;
@@ -452,6 +454,9 @@ export function createPacer(options: PacerOptions): Pacer {
   return {
     get waiting() {
       return dispatcher.waiting;
+    },
+    get groups() {
+      return schedule.soonest.size;
     },
     waits: dispatcher.waits,
     get deferred() {

@@ -5,6 +5,8 @@ export const SCENARIOS = [
   "plain",
   "slow",
   "keyed",
+  "fair",
+  "many-fair",
   "few-keys",
   "many-keys",
   "many-replicas",

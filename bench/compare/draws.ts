@@ -72,6 +72,17 @@ export const draws = {
     ...paced("100 keys of 50/s, 1,000/s", { contender: "sluice-100-keys", cap: 1_000 }),
     peer: bottleneck,
   },
+  fair: {
+    ...paced("100 keys of 50/s in turns, 1,000/s", { contender: "sluice-fair", cap: 1_000 }),
+    peer: withoutTurns("sluice-100-keys"),
+  },
+  "many-fair": {
+    ...paced("10,000 keys of 50/s in turns, 1,000/s", {
+      contender: "sluice-many-fair",
+      cap: 1_000,
+    }),
+    peer: withoutTurns("sluice-many-keys"),
+  },
   "few-keys": paced("10 keys of 50/s, 500/s in all", { contender: "sluice-10-keys", cap: 500 }),
   "many-keys": paced("10,000 keys of 50/s, 1,000/s", { contender: "sluice-many-keys", cap: 1_000 }),
   "many-replicas": paced("100 keys of 50/s, 1,000/s, 8 replicas", {
@@ -110,6 +121,11 @@ function paced(title: string, load: PacedLoad): Scenario {
     figures: [...costFigures("call"), ...PACE_FIGURES, FAIRNESS, OTHERS],
     run: (run, build) => drive(run, load, build),
   };
+}
+
+/** The same load of this build, whose calls start in the order of their arrival. */
+function withoutTurns(contender: Load["contender"]): Peer {
+  return { title: "without turns", run: (run) => drive(run, { contender, cap: 1_000 }) };
 }
 
 function pacedJobs(title: string, contender: Load["contender"]): Scenario {

@@ -13,6 +13,8 @@ export type ContenderName =
   | "sluice-10-keys"
   | "sluice-100-keys"
   | "sluice-many-keys"
+  | "sluice-fair"
+  | "sluice-many-fair"
   | "sluice-llm"
   | "bottleneck-100-keys"
   | "bottleneck-at-once"
@@ -34,6 +36,8 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   "sluice-10-keys": async () => (await import("./sluice-keyed.ts")).tenKeys,
   "sluice-100-keys": async () => (await import("./sluice-keyed.ts")).hundredKeys,
   "sluice-many-keys": async () => (await import("./sluice-keyed.ts")).manyKeys,
+  "sluice-fair": async () => (await import("./sluice-keyed.ts")).fairKeys,
+  "sluice-many-fair": async () => (await import("./sluice-keyed.ts")).manyFairKeys,
   "sluice-llm": async () => (await import("./sluice-llm.ts")).sluiceLlm,
   "bottleneck-100-keys": async () => (await import("./bottleneck.ts")).bottleneckWithKeys,
   "bottleneck-at-once": async () => (await import("./bottleneck.ts")).bottleneckAtOnce,

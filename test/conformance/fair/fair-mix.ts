@@ -9,7 +9,7 @@ export interface FairMix extends Mix {
   readonly tenants: readonly Tenant[];
 }
 
-export interface Tenant {
+interface Tenant {
   readonly name: string;
   readonly weight: number;
   readonly floor: number;
@@ -57,7 +57,7 @@ export function fairMixOf(seed: number): FairMix {
       ];
     }
     const own = Array.from({ length: whole(1, replicas) }, () => whole(0, replicas - 1));
-    // Slots are booked up to 100 ms ahead: so many callers leave some without one at any time.
+    // Slots are booked up to 100 ms ahead: with this number of callers, some have no slot at any time.
     const count = Math.max(30, Math.ceil(rate * 0.25));
     return own.flatMap((replica) =>
       Array.from({ length: count }, (_, index): MixCaller => ({
@@ -80,23 +80,4 @@ export function fairMixOf(seed: number): FairMix {
   const policy: PolicyOptions = { rate: `${rate}/s`, burst, fair };
   const name = `${seed}: ${rate}/s, ${replicas} replicas, ${tenants.length} tenants`;
   return { name, policy, callers, hasPriorities: false, rate, tenants };
-}
-
-/** What each tenant is due of a rate a second: its floor at least, and the rest by weight. */
-export function sharesOf(rate: number, tenants: readonly Tenant[]): ReadonlyMap<string, number> {
-  const shares = new Map<string, number>();
-  let [open, left] = [tenants, rate];
-  for (;;) {
-    const weights = open.reduce((sum, { weight }) => sum + weight, 0);
-    const raised = open.filter(({ weight, floor }) => floor > (left * weight) / weights);
-    if (raised.length === 0) {
-      for (const { name, weight } of open) shares.set(name, (left * weight) / weights);
-      return shares;
-    }
-    for (const { name, floor } of raised) {
-      shares.set(name, floor);
-      left -= floor;
-    }
-    open = open.filter((tenant) => !raised.includes(tenant));
-  }
 }

@@ -5,9 +5,11 @@ import { firstOfText } from "../../../src/core/key-path.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
+import { sharesOf } from "../../support/draws/shares.ts";
 import { runMix, type MixCall, type MixRun } from "../mixes/run-mix.ts";
 import { beginVirtualTime, type VirtualTime } from "../mixes/virtual-time.ts";
-import { fairMixOf, sharesOf, type FairMix } from "./fair-mix.ts";
+import { fairMixOf, type FairMix } from "./fair-mix.ts";
+import { seedsOf } from "./seeds.ts";
 
 const COUNT = Number(process.env["FAIR_MIXES"] ?? 30);
 const FIRST = Number(process.env["FAIR_MIXES_FROM"] ?? 1_000);
@@ -110,14 +112,7 @@ async function faultsOf(seed: number, store: Store, time: VirtualTime): Promise<
   ].map((fault) => `${mix.name}: ${fault}`);
 }
 
-function seedsOf(count: number, size: number): { readonly from: number; readonly to: number }[] {
-  return Array.from({ length: Math.ceil(count / size) }, (_, part) => ({
-    from: FIRST + part * size,
-    to: FIRST + Math.min(count, (part + 1) * size),
-  }));
-}
-
-it.each(seedsOf(COUNT, 10))(
+it.each(seedsOf(FIRST, COUNT, 10))(
   "gives each tenant its share or floor in every two seconds, in the mixes from $from to $to",
   async ({ from, to }) => {
     const time = beginVirtualTime();
@@ -134,7 +129,7 @@ it.each(seedsOf(COUNT, 10))(
   },
 );
 
-it.each(seedsOf(4, 2))(
+it.each(seedsOf(FIRST, 4, 2))(
   "does the same in Redis, in the mixes from $from to $to",
   async ({ from, to }) => {
     const prefix = `t${randomUUID()}`;

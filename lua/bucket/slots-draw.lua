@@ -52,16 +52,20 @@ local serving = {
   drew = { at_us = drew_us, starts_full = how >= 2 }, has_granted = false, own = NO_POSITION,
   drawer = { asker = asker, now_us = 0, order = 0, lease = 0 }, bucket = nil, shares = nil,
   slot_requests = nil, alive = nil, missed_us = nil, shadows = nil, fair = nil, is_fair = false, are_others_fair = false, gate_drawer = nil,
-  sharers = 1,
+  sharers = 1, pool = nil,
 }
 local own = { turn_us = next_number(), since_us = next_number(), lease_order = next_number() }
 if own.since_us > 0 or own.lease_order > 0 then serving.own = own end
 local terms = read_terms(next_number, text)
 local keys, shadows, slot_requests = terms and read_keys(next_number, terms), nil, nil
 local extras = keys and next_number() or 0
-local is_fair = extras >= 2
+local is_fair = math.floor(extras / 2) % 2 == 1
 if keys then shadows = extras % 2 == 1 and for_shadows().read_shadows(next_number, is_fair and 1 or 0) or NOTHING end
-if shadows then slot_requests = read_slot_requests(ARGV[4], terms, keys, shadows, serving.is_try and 1 or 0, is_fair) end
+if shadows and extras >= 4 then
+  serving.pool = for_pools().read_pool(next_number, terms, keys)
+  if not serving.pool then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
+end
+if shadows then slot_requests = read_slot_requests(ARGV[4], terms, keys, shadows, serving.is_try and 1 or 0, is_fair, serving.pool) end
 if not slot_requests or horizon_us < 0 then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 if slot_requests.too_large then
   return redis.error_reply(string.format('SLUICE_COST_TOO_LARGE %.0f %.0f', slot_requests.too_large, slot_requests.capacity))

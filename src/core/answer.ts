@@ -88,6 +88,8 @@ export interface FeedbackContext {
   readonly key: Key | undefined;
   /** The named keys of the call. Undefined if the call has a single key or none. */
   readonly keys: NamedKeys | undefined;
+  /** In a pool, the name of the member that the call used. */
+  readonly member?: string | undefined;
   /** The bucket's name. */
   readonly bucket: string;
   /** The body of a rejection as text, up to 64 KiB. Undefined if the body was not read. */

@@ -14,6 +14,23 @@ const BETWEEN = "\u001F";
 /** Separates the name of a named key from its value, and several named keys from each other. */
 const VALUED = "\u001E";
 const BESIDE = "\u001D";
+/** Begins the text that stands for a member of a pool in place of a key. No key begins with it. */
+const MEMBER = "\u001C";
+
+/** Returns the text that stands for a member of a pool in place of a key. */
+export function memberKey(name: string): string {
+  return MEMBER + name;
+}
+
+/** True if the text stands for a member of a pool. */
+export function isMemberKey(text: string): boolean {
+  return text.startsWith(MEMBER);
+}
+
+/** Returns the name of the member that the text stands for. Undefined for the text of a key. */
+export function memberOfText(text: string | undefined): string | undefined {
+  return text !== undefined && isMemberKey(text) ? text.slice(MEMBER.length) : undefined;
+}
 
 /** Encodes a key as one text, which is part of the names under which its state is stored. A plain name is unchanged. */
 export function encodeKey(key: Key): string {
@@ -98,10 +115,12 @@ export function isOfNames(text: string): boolean {
   return text.includes(VALUED);
 }
 
-/** A decoded key: either `key` or `keys` is set. */
+/** A decoded key: `key`, `keys` or `member` is set. */
 export interface Named {
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
+  /** The name of a member, if the text stands for a member of a pool. */
+  readonly member?: string | undefined;
 }
 
 const UNNAMED: Named = Object.freeze({ key: undefined, keys: undefined });
@@ -109,6 +128,7 @@ const UNNAMED: Named = Object.freeze({ key: undefined, keys: undefined });
 /** Decodes a key or named keys into the form that users see. */
 export function namedOf(text: string | undefined): Named {
   if (text === undefined) return UNNAMED;
+  if (isMemberKey(text)) return { ...UNNAMED, member: memberOfText(text) };
   if (!isOfNames(text)) return { key: decodeKey(text), keys: undefined };
   const keys = textsOfNamedKeys(text).map((each) => [nameOfNamedKey(each), valueOfNamedKey(each)]);
   return { key: undefined, keys: Object.freeze(Object.fromEntries(keys)) };

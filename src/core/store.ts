@@ -98,6 +98,22 @@ export interface DrawRequest {
   readonly leases: number;
   /** True for a try: each call starts now or is rejected. The store then writes only the slots that it grants. */
   readonly isTry: boolean;
+  /** The members of a pool: each slot is booked under the limits of one of them. Undefined for other buckets. */
+  readonly pool?: PoolRequest | undefined;
+}
+
+/** The members from which the store chooses one for each call. */
+interface PoolRequest {
+  readonly members: readonly PoolMember[];
+  /** How much longer a call waits for its home than for another member, in µs. */
+  readonly stickyUs: number;
+}
+
+interface PoolMember extends LimitedKey {
+  /** Members of a lower tier are used first. */
+  readonly tier: number;
+  /** False if calls of this process do not use the member. */
+  readonly isUsable: boolean;
 }
 
 /** A request for slots. It covers the calls in one process that wait with the same key, cost and priority. */
@@ -109,8 +125,16 @@ export interface SlotRequest {
    * room.
    */
   readonly scopes: readonly KeyScope[];
-  /** The cost of one call under each limit of the policy, then under each limit of the scopes. */
+  /**
+   * The cost of one call under each limit of the policy, then under each limit of the scopes, and in a pool then under
+   * each limit of the members.
+   */
   readonly costs: readonly number[];
+  /**
+   * In a pool, the number of the member that the calls use, from 1. Positive: another member, if this one is free too
+   * late. Negative: only this member. 0: any member.
+   */
+  readonly home?: number | undefined;
   /** The cost of one call under each shadow of the policy. */
   readonly shadowCosts?: readonly number[] | undefined;
   /**
@@ -236,6 +260,8 @@ export function causeOf(bindsAt: number): { readonly cause: number; readonly sco
 export interface Granted {
   /** The times of single slots. Slots that other replicas returned come first. */
   readonly slotsUs: readonly number[];
+  /** In a pool, the number of the member of each single slot, from 1. */
+  readonly members?: readonly number[] | undefined;
   readonly run: Run | undefined;
   /** The time when the scopes have room for another call. 0 if they have room now, Infinity if the time is unknown. */
   readonly notBeforeUs: number;

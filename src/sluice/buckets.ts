@@ -24,6 +24,12 @@ import {
   type BucketSettings,
   type WakeListener,
 } from "../throttle/bucket/create-bucket.ts";
+import {
+  createPool,
+  readPoolOptions,
+  type KnownMembers,
+  type Pool,
+} from "../throttle/bucket/pool.ts";
 import { unknownPolicy } from "../throttle/known-policy.ts";
 import { createLearned } from "../throttle/wrap/call-defaults.ts";
 
@@ -35,7 +41,14 @@ export interface Buckets {
    * @throws {@link InvalidOptionError} when the options can never work, or when the bucket was
    * opened with other options before.
    */
-  open(where: string, name: string, options: BucketOptions): OwnedBucket;
+  open(where: string, name: string, options: BucketOptions, pool?: KnownMembers): OwnedBucket;
+  /**
+   * Opens the pool with this name. Returns the same object each time.
+   *
+   * @throws {@link InvalidOptionError} when the options can never work, or when the pool was opened
+   * with other options before.
+   */
+  openPool(where: string, name: string, options: unknown): Pool;
   /**
    * Opens the bucket with this name, without options. Its limits come from the rules or from other
    * processes. Returns the same object each time.
@@ -116,6 +129,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
   const { store, insight, logger, onActivity, observing, isRemote, isCluster } = parts;
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
+  const pools = new Map<string, Pool>();
   /**
    * The listeners for changes. The map key is the name under which the store knows a bucket or a
    * part of a bucket.
@@ -207,7 +221,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
     throw new InvalidOptionError({ where, option: "perKey", value: undefined, remedy });
   }
 
-  return {
+  const opened: Buckets = {
     codeOf(name) {
       const bucket = buckets.get(name);
       return bucket?.isDeclared === true ? bucket.policy : undefined;
@@ -223,13 +237,26 @@ export function createBuckets(parts: BucketsParts): Buckets {
       declarations.set(name, {});
       return bucket;
     },
-    open(where, name, given) {
-      const { policy: unread, ...behaviour } = readBucketOptions(where, given);
+    openPool(where, name, given) {
+      const { options, known } = readPoolOptions(where, given);
+      const bucket = opened.open(where, name, options, known);
+      const pool = pools.get(name) ?? createPool(bucket, known);
+      pools.set(name, pool);
+      return pool;
+    },
+    open(where, name, given, members) {
+      const isPool = members !== undefined;
+      const { policy: unread, ...behaviour } = readBucketOptions(where, given, isPool);
       const policy = compilePolicy(where, unread);
-      const { feedback, calls: own, ...others } = behaviour;
+      const { feedback, calls: ofCalls, ...others } = behaviour;
       // The policy text does not distinguish functions or tiers, so those are compared separately.
       const perKey = policy.perKey?.isLocal === true ? given.perKey : undefined;
-      const declaration: Declaration = { ...others, ...feedback, ...own, perKey };
+      const declaration: Declaration = {
+        ...others,
+        ...feedback,
+        ...(isPool ? { members: Object.fromEntries(members) } : ofCalls),
+        perKey,
+      };
       const found = buckets.get(name);
       if (found?.isDeclared === false) {
         const remedy =
@@ -243,9 +270,11 @@ export function createBuckets(parts: BucketsParts): Buckets {
       }
       const common = { ...commonParts(), listen };
       const learned = createLearned(store, name, common.logger);
-      const calls = own && { ...own, learned };
+      const calls = ofCalls && { ...ofCalls, learned };
       const startsWith = parts.rules?.policyOf(where, name, policy);
-      const bucket = create({ name, policy, startsWith, ...common, ...behaviour, calls }, register);
+      const usesMember = members && ((member: string) => members.has(member));
+      const own = { ...behaviour, usesMember, calls };
+      const bucket = create({ name, policy, startsWith, ...common, ...own }, register);
       buckets.set(name, bucket);
       declarations.set(name, declaration);
       parts.rules?.noteDeclared(name);
@@ -273,14 +302,17 @@ export function createBuckets(parts: BucketsParts): Buckets {
       await Promise.all(open.map(async ({ calls }) => calls?.learned.settled()));
     },
   };
+  return opened;
 }
 
 /**
  * True if a cluster spreads the keys of a bucket over its nodes. Named keys are not spread, because
  * they are counted in one step.
  */
-export function isSpread({ limits, perKey }: Policy): boolean {
-  return limits.length === 0 && perKey !== undefined && perKey.names === undefined;
+export function isSpread({ limits, perKey, pool }: Policy): boolean {
+  return (
+    pool === undefined && limits.length === 0 && perKey !== undefined && perKey.names === undefined
+  );
 }
 
 /** The options, by name, with which a bucket or queue was declared. */
@@ -318,7 +350,8 @@ function assertSamePolicy(
   if (meaningOf(later) === meaningOf(first)) return;
   const option = differing(given, first, later);
   const remedy = `this sluice gave the bucket ${formatPolicy(first)} before; give both the same policy`;
-  throw new InvalidOptionError({ where, option, value: given[option], remedy });
+  const value = (given as Declaration)[option];
+  throw new InvalidOptionError({ where, option, value, remedy });
 }
 
 /**
@@ -330,8 +363,13 @@ function meaningOf({ text }: Policy): string {
 }
 
 /** Returns the option in which two policies differ. */
-function differing({ rate }: PolicyOptions, first: Policy, later: Policy): keyof PolicyOptions {
+function differing(
+  { rate }: PolicyOptions,
+  first: Policy,
+  later: Policy,
+): keyof PolicyOptions | "members" {
   if (!isDeepStrictEqual(first.limits, later.limits)) return rate === undefined ? "limits" : "rate";
+  if (!isDeepStrictEqual(first.pool, later.pool)) return "members";
   if (!isDeepStrictEqual(first.shares, later.shares)) return "shares";
   return isDeepStrictEqual(first.fair, later.fair) ? "perKey" : "fair";
 }

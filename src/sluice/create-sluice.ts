@@ -48,6 +48,7 @@ import { OF_PROCESS } from "../throttle/bucket/live-control.ts";
 import type { BucketBrief } from "../throttle/bucket/facts/status.ts";
 import { createStatuses } from "../insight/statuses.ts";
 import type { BucketOptions } from "../throttle/bucket/bucket-options.ts";
+import type { Pool, PoolOptions } from "../throttle/bucket/pool.ts";
 
 /**
  * Buckets, queues and workers that share one Redis. Close a sluice with `close()` or `await using`.
@@ -72,6 +73,22 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * call rejects with `InvalidOptionError` if no process and no rules set limits.
    */
   bucket(name: string): Bucket;
+  /**
+   * Opens the pool with this name: one line of calls for several accounts, deployments or regions.
+   * Each call uses the member that is free first. Returns the same object each time.
+   *
+   * @throws {@link InvalidOptionError} when the name or the options can never work, or when this
+   * sluice opened the pool with other options before.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  pool<
+    Value = undefined,
+    const Rate extends RateInput = RateInput,
+    const KeyRate extends RateInput = RateInput,
+  >(
+    name: string,
+    options: PoolOptions<Value, Rate, KeyRate>,
+  ): Pool<Value>;
   /**
    * Finds the bucket with this name and the policy that the code of other processes declares.
    * Resolves with undefined if no process used the bucket in the last 30 days.
@@ -307,6 +324,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       if (arguments.length === 1) return buckets.openByName(where, name);
       // The types for literal rates matter only to the compiler.
       return buckets.open(where, name, given as BucketOptions);
+    },
+    pool<Value>(name: string, given: unknown) {
+      assertOpen();
+      const where = `pool(${JSON.stringify(readName("pool()", "name", name))})`;
+      return buckets.openPool(where, name, given) as Pool<Value>;
     },
     async find(name) {
       assertOpen();

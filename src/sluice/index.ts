@@ -202,6 +202,20 @@ export type {
 export type { BucketOptions } from "../throttle/bucket/bucket-options.ts";
 
 export type {
+  MemberCalls,
+  Pool,
+  PoolCalls,
+  PoolDecision,
+  PoolChange,
+  PoolMember,
+  PoolOptions,
+  PoolSlot,
+  PoolThrottled,
+} from "../throttle/bucket/pool.ts";
+
+export type { MemberChanges, MemberLimits } from "../core/policy/pool.ts";
+
+export type {
   AnsweredCall,
   CallDefaultsOptions,
   CostOfCall,

@@ -9,7 +9,7 @@ import type { DownstreamOutage } from "../core/store.ts";
 import type { BucketEvents } from "./bucket/bucket-events.ts";
 import type { BucketActivity, Override } from "../core/stores/insight/store.ts";
 import type { WhoAndWhy } from "../core/input/who-and-why.ts";
-import type { BucketState, InForce } from "./bucket/bucket-state.ts";
+import type { BucketState, InForce, MemberState } from "./bucket/bucket-state.ts";
 import type {
   BudgetBackup,
   BudgetsOptions,
@@ -211,6 +211,8 @@ export interface OwnedBucket extends Bucket {
   stepsOf(options: TryCall): { readonly sharedMs: number; readonly keyMs: number };
   /** Returns the active policy and the state of the bucket. Does not update this process's copy of the policy. */
   inForce(): Promise<InForce>;
+  /** Returns the members of a pool and their state. Returns an empty list for other buckets. */
+  members(): Promise<readonly MemberState[]>;
   /** Returns the policy and the state as they would be after a change. Changes nothing. */
   suppose(where: string, change: unknown): Promise<InForce>;
   /** Returns the activity since the last call of this method. */

@@ -71,6 +71,8 @@ export interface SlotEvent {
   readonly atMs: number;
   /** The limit that the call waited for: `"100/s"`. Undefined for waits below one millisecond. */
   readonly limitedBy: string | undefined;
+  /** In a pool, the name of the member that the slot is for. */
+  readonly member?: string | undefined;
 }
 
 /** Called with the slot of each call, just before the call starts. If it throws, the error is only logged. */
@@ -78,6 +80,8 @@ export type OnSlot = (slot: SlotEvent) => unknown;
 
 /** The options of a draw, plus those that the wrappers of calls add. */
 export interface ObservedDrawCall extends DrawCall {
+  /** The only member of a pool that the call may use. */
+  readonly member?: string | undefined;
   readonly onSlot?: OnSlot | undefined;
   /** The trace of this wait. It is notified when the wait ends. */
   readonly trace?: WaitTrace | undefined;

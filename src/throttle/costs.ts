@@ -88,6 +88,31 @@ export function costsOf(
   });
 }
 
+/**
+ * Returns the cost of one call under the limits of each member of a pool. A member whose limits never allow the cost
+ * takes no such call.
+ *
+ * @throws {@link CostTooLargeError} when the cost exceeds a limit of each member.
+ */
+export function memberCostsOf(
+  bucket: string,
+  memberLimits: readonly (readonly Limit[])[],
+  cost: Cost | undefined,
+): number[] {
+  const byUnit = amountsOf(cost);
+  const costs = memberLimits.map((limits) =>
+    limits.map((limit) => (ruleOf(limit.kind).isRate ? amountUnder(limit, byUnit) : 1)),
+  );
+  const exceeded = costs.map((own, member) =>
+    own.findIndex((amount, index) => amount > memberLimits[member]![index]!.capacity),
+  );
+  if (exceeded.length > 0 && !exceeded.includes(-1)) {
+    const index = exceeded[0]!;
+    throw costTooLarge(bucket, costs[0]![index]!, memberLimits[0]![index]!);
+  }
+  return costs.flat();
+}
+
 /** Returns the costs of a call beyond those that were already drawn for it. The call needs no second lease. */
 export function costsBeyond(
   before: readonly number[],
@@ -219,7 +244,9 @@ export interface CallTerms {
   readonly shared: readonly Limit[];
   /** The limits of each level of the call's key. The widest level comes first. */
   readonly scopeLimits: readonly (readonly Limit[])[];
-  /** All limits of the call: the shared limits, followed by the per-key limits. */
+  /** The limits of each member of a pool. Empty for other buckets. */
+  readonly memberLimits: readonly (readonly Limit[])[];
+  /** All limits of the call: the shared limits, the per-key limits, and then those of all members. */
   readonly limits: readonly Limit[];
   /** The cost under each of `limits`, in the same order. */
   readonly costs: readonly number[];
@@ -257,11 +284,17 @@ export function textOfCosts({ costs, shadowCosts }: CallCosts): string {
 }
 
 type CallTermsInput = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text"> &
-  CallCosts & { readonly settles?: boolean | undefined };
+  CallCosts & {
+    readonly settles?: boolean | undefined;
+    readonly memberLimits?: readonly (readonly Limit[])[] | undefined;
+  };
 
 export function callTermsOf(given: CallTermsInput): CallTerms {
   const { shared, scopeLimits, costs, shadowCosts, whose, text, settles = false } = given;
-  const limits = [...shared, ...scopeLimits.flat()];
+  const { memberLimits = [] } = given;
+  const own = [...shared, ...scopeLimits.flat()];
+  const limits = [...own, ...memberLimits.flat()];
+  const poolStep = stepOfPool(memberLimits, costs.slice(own.length));
   const hasBudgets = usesBudget(limits, costs);
   // The shared limits set the interval between slots. Without shared limits, the limits of the widest key level set it.
   // Limits of narrower levels only delay single calls.
@@ -270,6 +303,7 @@ export function callTermsOf(given: CallTermsInput): CallTerms {
   return {
     shared,
     scopeLimits,
+    memberLimits,
     limits,
     costs,
     shadowCosts,
@@ -281,10 +315,26 @@ export function callTermsOf(given: CallTermsInput): CallTerms {
     areNumbered: limits.some(isLeased),
     areLeasesShared: !scopeLimits.flat().some(isLeased),
     areDrains: limits.every(({ kind }) => !ruleOf(kind).isRate || ruleOf(kind).doesDrain === true),
-    stepMs: stepOf(limits, costs) / 1_000,
-    sharedStepMs: stepOf(shared, costs) / 1_000,
+    stepMs: Math.max(stepOf(own, costs), poolStep) / 1_000,
+    sharedStepMs: Math.max(stepOf(shared, costs), poolStep) / 1_000,
     intervalMs: isSpaced ? stepOf(spacing, costs) / 1_000 : undefined,
   };
+}
+
+/**
+ * Returns the time between two calls of a pool at the rate of all members together, in µs. A member that could never
+ * take the call does not count.
+ */
+function stepOfPool(memberLimits: readonly (readonly Limit[])[], costs: readonly number[]): number {
+  let rate = 0;
+  let after = 0;
+  for (const limits of memberLimits) {
+    const own = costs.slice(after, after + limits.length);
+    after += limits.length;
+    if (limits.every(({ capacity }, index) => own[index]! <= capacity))
+      rate += 1 / stepOf(limits, own);
+  }
+  return rate === 0 ? 0 : 1 / rate;
 }
 
 /** True if a call with these costs uses a budget. */

@@ -9,6 +9,7 @@ import {
   UNKNOWN_POLICY,
   type Policy,
 } from "../core/policy/policy.ts";
+import type { Limit } from "../core/limits/rule.ts";
 import type { KnownTerms, Store } from "../core/store.ts";
 import type { TryCall } from "./call-options.ts";
 import { assertWhole, type CallTerms } from "./costs.ts";
@@ -201,6 +202,7 @@ export function assertCounted(
     const limits = policies.flatMap((policy) => [
       ...policy.limits,
       ...(policy.perKey?.all ?? []),
+      ...limitsOfMembers(policy),
       ...policy.shadows,
     ]);
     const units = [...new Set(limits.map((limit) => limit.unit))].join(", ");
@@ -218,7 +220,8 @@ export function assertCostUnits(
   if (typeof cost !== "object") return;
   assertCounted(bucket, known, { where, path: "cost.", byUnit: cost, isKeyed: key !== undefined });
   const { limits, perKey } = known.policy;
-  assertWhole([...limits, ...(perKey?.all ?? [])], cost, { where, path: "cost." });
+  const all = [...limits, ...(perKey?.all ?? []), ...limitsOfMembers(known.policy)];
+  assertWhole(all, cost, { where, path: "cost." });
 }
 
 /**
@@ -233,12 +236,18 @@ export function settlingTerms(
   return hasBudgets ? { ...terms, limits: shared, shadows: undefined, text } : undefined;
 }
 
+function limitsOfMembers({ pool }: Policy): readonly Limit[] {
+  return pool?.members.flatMap(({ limits }) => limits) ?? [];
+}
+
 /**
  * True if the policy may count a unit. If a function returns the limits of each key, any unit is possible for a call
  * with a key.
  */
-function counts({ limits, shadows, perKey }: Policy, unit: string, isKeyed: boolean): boolean {
-  if ([...limits, ...shadows].some((limit) => limit.unit === unit)) return true;
+function counts(policy: Policy, unit: string, isKeyed: boolean): boolean {
+  const { limits, shadows, perKey } = policy;
+  const ofAll = [...limits, ...shadows, ...limitsOfMembers(policy)];
+  if (ofAll.some((limit) => limit.unit === unit)) return true;
   if (perKey === undefined) return false;
   return perKey.all === undefined ? isKeyed : perKey.all.some((limit) => limit.unit === unit);
 }

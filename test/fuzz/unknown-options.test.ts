@@ -6,6 +6,7 @@ import {
   createSluice,
   InvalidOptionError,
   type Bucket,
+  type Pool,
   type Queue,
   type QueuedJob,
   type Slot,
@@ -16,11 +17,12 @@ import { hostileText, hostileValue } from "./support/hostile.ts";
 import { forAll, SILENT } from "./support/outcomes.ts";
 
 type Method = (...args: unknown[]) => unknown;
-type Subject = "sluice" | "bucket" | "queue" | "job" | "worker" | "slot";
+type Subject = "sluice" | "bucket" | "pool" | "queue" | "job" | "worker" | "slot";
 
 let redis: Redis;
 let sluice: Sluice;
 let bucket: Bucket;
+let pool: Pool<unknown>;
 let queue: Queue<number>;
 let job: QueuedJob<number>;
 let worker: Worker;
@@ -38,6 +40,7 @@ beforeEach(async () => {
     storeTimeoutMs: 20_000,
   });
   bucket = sluice.bucket("shared", { rate: "100/s", perKey: { rate: "10/s" } });
+  pool = sluice.pool("pool", { members: { a: { rate: "100/s" }, b: { rate: "100/s" } } });
   queue = sluice.queue<number>("shared", { bucket });
   const other = sluice.queue<number>("other", { bucket });
   worker = sluice.worker(other, async () => {});
@@ -57,7 +60,7 @@ async function stored(): Promise<unknown[]> {
 }
 
 function subjects(): Readonly<Record<Subject, object>> {
-  return { sluice, bucket, queue, job, worker, slot };
+  return { sluice, bucket, pool, queue, job, worker, slot };
 }
 
 /** All methods, also those of its prototypes; but for internal ones, which TypeScript hides, and constructors. */
@@ -88,6 +91,7 @@ const CALLS: Readonly<
 > = {
   sluice: {
     bucket: { args: ["new"], options: { rate: "1/s" } },
+    pool: { args: ["new"], options: { members: { a: { rate: "1/s" } } } },
     find: { args: ["new"] },
     findQueue: { args: ["new"] },
     overview: { args: [], options: {} },
@@ -115,6 +119,27 @@ const CALLS: Readonly<
     budgets: { args: [], options: {} },
     grant: { args: [{ usd: 5 }], options: {} },
     restore: { args: [[]], options: {} },
+    on: { args: ["slot", listener], options: {} },
+    off: { args: ["slot", listener] },
+  },
+  pool: {
+    draw: { args: [], options: {} },
+    tryDraw: { args: [], options: {} },
+    throttled: { args: [async () => {}], options: {} },
+    run: { args: [async () => {}], options: {} },
+    member: { args: ["a"] },
+    members: { args: [] },
+    addMember: { args: ["a", { rate: "100/s" }], options: {} },
+    drainMember: { args: ["a"], options: {} },
+    undrainMember: { args: ["a"], options: {} },
+    removeMember: { args: ["a"], options: {} },
+    configure: { args: [{ rate: "5/s" }], options: {} },
+    pause: { args: [], options: { forMs: 1 } },
+    resume: { args: [], options: {} },
+    undo: { args: [], options: {} },
+    peek: { args: [], options: {} },
+    status: { args: [] },
+    history: { args: [], options: {} },
     on: { args: ["slot", listener], options: {} },
     off: { args: ["slot", listener] },
   },
@@ -198,8 +223,10 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "onClose",
     "takeActivity",
     "expire",
+    "members",
     "close",
   ],
+  pool: ["fetch"],
   queue: ["weightsOf", "close"],
   slot: ["factsFor", "keepEstimate", "onLeaseEnding", "settleGiven", "takeOver"],
 };

@@ -54,6 +54,9 @@ local function encode(serving, slot_request, granted, numbers)
   end
   numbers[at + 1] = #slots
   for index = 1, #slots do numbers[at + 1 + index] = slots[index] end
+  if not serving.pool then return end
+  at = at + 1 + #slots
+  for index = 1, #slots do numbers[at + index] = granted.members[index] end
 end
 
 -- Saves the changed keys. A try saves only the keys that it drew from; a draw also saves the keys whose lines it
@@ -92,6 +95,7 @@ local function draw(serving, terms, keys, slot_requests)
   serving.missed_us = serving.now_us - math.floor(serving.horizon_us / 2)
   load_keys(keys)
   local served, numbers, tags = {}, {}, nil
+  if serving.pool then for_pools().open_pool(serving) end
   if serving.is_fair then
     for_fair().take_turns(serving, KEYS[#KEYS], terms.limits, LAST_BEFORE_NAMES + #slot_requests)
     serving.fair.functions = for_fair()
@@ -103,9 +107,13 @@ local function draw(serving, terms, keys, slot_requests)
   end
   local position = is_look and serving.own or settle_line(serving, line_of(serving, bucket.shared, serving.own))
   if serving.fair and not is_look then for_fair().order_waiters(serving, position.lease_order > 0) end
+  if serving.pool then bucket.shared.turns_until_us = serving.pool.scope.turns_until_us end
   for index = 1, #slot_requests do encode(serving, slot_requests[index], served[index], numbers) end
   if serving.is_try then
-    for index = 1, #slot_requests do for_tries().add_statuses_for(bucket, slot_requests[index], numbers) end
+    for index = 1, #slot_requests do
+      for_tries().add_statuses_for(bucket, slot_requests[index], numbers)
+      if serving.pool then for_pools().add_member_statuses(serving, slot_requests[index], numbers) end
+    end
   end
   if serving.is_try and serving.has_granted and #terms.limits > 0 then bucket.tried_us = serving.now_us end
   -- A refused try changes nothing.

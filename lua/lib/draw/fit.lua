@@ -85,6 +85,7 @@ end
 -- Sets the results of sizes_of on a class of calls, once per class. All calls of a class have the same limits and
 -- costs.
 local function size_class(serving, limits, class)
+  if serving.pool then return serving.pool.size(serving, class) end
   if not class.flow then class.step_us, class.share, class.flow = sizes_of(serving, limits, class.costs) end
 end
 

@@ -36,6 +36,7 @@ local function for_tries()
 -- @include lib/draw/tries
   try_functions = {
     book_at_once = book_at_once, later_of_main = later_of_main, until_open = until_open, add_statuses_for = add_statuses_for,
+    add_statuses = add_statuses,
   }
   return try_functions
 end

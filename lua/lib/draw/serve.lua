@@ -126,7 +126,19 @@ local function fit_all(serving, slot_request)
   return main or fit(serving, slot_request, line_of(serving, shared, serving.own), 0), gates
 end
 
+local pool_functions = nil
+local function for_pools()
+  if pool_functions then return pool_functions end
+-- @include lib/draw/pool
+  pool_functions = {
+    read_pool = read_pool, open_pool = open_pool, serve_from_pool = serve_from_pool,
+    add_member_statuses = add_member_statuses,
+  }
+  return pool_functions
+end
+
 local function serve(serving, slot_request)
+  if serving.pool then return for_pools().serve_from_pool(serving, slot_request) end
   local spent = has_budgets and for_budgets().spent_by(serving, slot_request, open_scope)
   if spent then return spent end
   local now_us, refused = serving.now_us, slot_request.wanted > 0 and refused_before(serving, slot_request)

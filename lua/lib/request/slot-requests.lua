@@ -64,12 +64,12 @@ local function fits_class(slot_requests, class, terms, keys)
   end
   -- Discards values that were computed for other limits.
   class.templates, class.flow, class.has_leases, class.main = templates, nil, nil, nil
-  return known == #class.costs
+  return known + (terms.member_limits or 0) == #class.costs
 end
 
 -- Reads the slot requests, each for at least least_wanted calls. Returns nil if one is invalid. Sets too_large if a
 -- call costs more than a limit ever allows.
-local function read_slot_requests(packed, terms, keys, shadows, least_wanted, is_fair)
+local function read_slot_requests(packed, terms, keys, shadows, least_wanted, is_fair, pool)
   local numbers = whole_numbers(packed)
   if not numbers then return nil end
   local classes, at = read_classes(numbers, #shadows)
@@ -113,6 +113,11 @@ local function read_slot_requests(packed, terms, keys, shadows, least_wanted, is
       if weight ~= 1 then slot_request.has_weights = true end
     end
     at = at + count
+  end
+  for index = 1, pool and #slot_requests or 0 do
+    local slot_request, home = slot_requests[index], numbers[at + 1 + index]
+    if not home or (home ~= 0 and not pool.members[math.abs(home)]) then return nil end
+    slot_request.home, slot_request.slice = home, 0
   end
   return slot_requests
 end

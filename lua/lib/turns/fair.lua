@@ -233,8 +233,9 @@ local function take_turns(serving, key, limits, names_at)
     slot_request.turns, slot_request.since_us = {}, since_of(slot_request.since_us, serving.now_us)
     add_names(top, slot_request, ARGV[names_at + slot_request.index])
     local class = slot_request.class
+    local class = slot_request.class
     if not class.turn_us then
-      local step_us = step_of(limits, class.costs, 0)
+      local step_us = serving.pool and serving.pool.room_of(serving, class).step_us or step_of(limits, class.costs, 0)
       class.turn_us = step_us > 0 and step_us or STEP_WITHOUT_RATE_US
     end
     slot_request.step_us = class.turn_us
@@ -243,7 +244,7 @@ local function take_turns(serving, key, limits, names_at)
     table.insert(slot_request.wanted > 0 and slot_requests or rest, slot_request)
   end
   local entries, own_count = { unpack(slot_requests) }, #slot_requests
-  local line, shared_count = line_of(serving, serving.bucket.shared, serving.own), #limits
+  local line, shared_count = line_of(serving, serving.bucket.shared, serving.own), serving.pool and #serving.pool.scope.limits or #limits
   for _, turn in ipairs(line.others) do
     for _, need in ipairs(turn.needs) do
       if need.names then entries[#entries + 1] = entry_of(top, turn.asker, need, 1000 + #entries, shared_count) end
@@ -428,7 +429,8 @@ local function order_waiters(serving, own_waits)
     local asker = entry.asker or own_waits and serving.asker
     if asker and not seen[asker] then askers[#askers + 1], seen[asker] = asker, true end
   end
-  for _, limit in ipairs(serving.bucket.shared.limits) do
+  local scope = serving.pool and serving.pool.scope or serving.bucket.shared
+  for _, limit in ipairs(scope.limits) do
     local set_positions = RULES[limit.code].set_positions
     if set_positions and #askers > 0 then set_positions(limit, askers, own_waits and serving.asker or '', serving.now_us) end
   end

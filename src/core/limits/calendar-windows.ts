@@ -41,6 +41,7 @@ export interface WithResets extends Partial<Scoped> {
   readonly scope?: Scoped["scopes"][number] | undefined;
   readonly slotRequest?: Scoped;
   readonly slotRequests?: readonly Scoped[];
+  readonly pool?: { readonly members: Scoped["scopes"] } | undefined;
 }
 
 /** True if a request contains limits with calendar windows. Most requests contain none. */
@@ -50,6 +51,7 @@ export function hasDays({
   scopes = [],
   slotRequest,
   slotRequests = [],
+  pool,
 }: WithResets): boolean {
   const areSomeDays = (each: Scoped): boolean => each.scopes.some(({ limits }) => areDays(limits));
   return (
@@ -58,7 +60,8 @@ export function hasDays({
     (scope !== undefined && areDays(scope.limits)) ||
     areSomeDays({ scopes }) ||
     (slotRequest !== undefined && areSomeDays(slotRequest)) ||
-    slotRequests.some(areSomeDays)
+    slotRequests.some(areSomeDays) ||
+    (pool !== undefined && areSomeDays({ scopes: pool.members }))
   );
 }
 
@@ -75,7 +78,7 @@ export function addResets<Request extends WithResets>(request: Request, nowUs: n
     ...each,
     scopes: each.scopes.map(reckon),
   });
-  const { terms, scope, scopes, slotRequest, slotRequests } = request;
+  const { terms, scope, scopes, slotRequest, slotRequests, pool } = request;
   const shadows = terms.shadows && withResets(terms.shadows, nowUs);
   return {
     ...request,
@@ -84,6 +87,7 @@ export function addResets<Request extends WithResets>(request: Request, nowUs: n
     ...(scopes && reckonAll({ scopes })),
     ...(slotRequest && { slotRequest: reckonAll(slotRequest) }),
     ...(slotRequests && { slotRequests: slotRequests.map(reckonAll) }),
+    ...(pool && { pool: { ...pool, members: pool.members.map(reckon) } }),
   };
 }
 

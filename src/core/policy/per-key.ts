@@ -2,8 +2,10 @@
 import { InvalidOptionError } from "../errors.ts";
 import {
   headsOfText,
+  isMemberKey,
   isOfNames,
   levelsOfText,
+  memberOfText,
   MOST_LEVELS,
   namedOf,
   nameOfNamedKey,
@@ -25,6 +27,7 @@ import {
   type CompiledLimits,
   type KeyLimits,
 } from "./key-limits.ts";
+import { memberScopeOf, type PoolPolicy } from "./pool.ts";
 import { partsOf, type PartText, type PerKeyText } from "./per-key-text.ts";
 
 /**
@@ -105,18 +108,25 @@ export interface KeyPolicy {
   readonly viewOf: ViewOf | undefined;
 }
 
-/** The part of a policy that contains the per-key limits. */
-type OfKeys = { readonly perKey: KeyPolicy | undefined };
+/** The part of a policy that contains the limits of keys and of the members of a pool. */
+type OfKeys = { readonly perKey: KeyPolicy | undefined; readonly pool?: PoolPolicy | undefined };
 
 const NO_SCOPES: readonly KeyScope[] = [];
 
-/** Returns the scopes of a key that have limits, the widest first. Their wait positions are empty. */
+/**
+ * Returns the scopes of a key that have limits, the widest first. Their wait positions are empty. The text of a member
+ * of a pool stands for the scope of that member.
+ */
 export function scopesOf(
-  { perKey }: OfKeys,
+  { perKey, pool }: OfKeys,
   key: string | undefined,
   where = "a call",
 ): readonly KeyScope[] {
   if (key === undefined) return NO_SCOPES;
+  if (isMemberKey(key)) {
+    const scope = memberScopeOf(pool, key);
+    return scope === undefined ? NO_SCOPES : [scope];
+  }
   if (perKey !== undefined) return perKey.scopesOf(key);
   if (isOfNames(key)) throw otherKind(where, key, "the bucket has no perKey with names");
   return NO_SCOPES;
@@ -140,8 +150,23 @@ export function ownersOfLimits(
   policy: OfKeys & { readonly limits: readonly Limit[] },
   scopes: readonly KeyScope[],
 ): readonly LimitOwner[] {
-  const ofKeys = scopes.flatMap(({ key, limits }) => limits.map(() => policy.perKey!.ownerOf(key)));
+  const ofKeys = scopes.flatMap(({ key, limits }) => limits.map(() => ownerOf(policy, key)));
   return [...policy.limits.map(() => OF_ALL), ...ofKeys];
+}
+
+/** The owners of the limits of members, by the name of the member. */
+const memberOwners = new Map<string, LimitOwner>();
+
+function ownerOf({ perKey }: OfKeys, scopeKey: string): LimitOwner {
+  const member = memberOfText(scopeKey);
+  if (member === undefined) return perKey!.ownerOf(scopeKey);
+  const owner = memberOwners.get(member) ?? {
+    scope: "member",
+    level: undefined,
+    suffix: ` (member ${member})`,
+  };
+  memberOwners.set(member, owner);
+  return owner;
 }
 
 /** The scope that a downstream's rejection refers to. */
@@ -166,6 +191,8 @@ export function scopesOfRejection(
 ): readonly (KeyScope | undefined)[] {
   const scopes = named === "bucket" ? [] : scopesOf(policy, key);
   if (scopes.length === 0) return WHOLE_BUCKET;
+  // A member is an account, so its rejection does not concern the other members.
+  if (key !== undefined && isMemberKey(key)) return scopes;
   const { names, ownerOf } = policy.perKey!;
   if (names !== undefined) {
     const found = scopes.find(({ key: each }) => ownerOf(each).scope === named);

@@ -25,6 +25,16 @@ import {
   type KeyPolicy,
   type PerKey,
 } from "./per-key.ts";
+import {
+  compilePool,
+  formatPool,
+  POOL_SHAPE,
+  poolText,
+  readPoolText,
+  type MemberLimits,
+  type PoolPolicy,
+  type PoolText,
+} from "./pool.ts";
 import { isPerKeyText, optionsOfText, type PartText, type PerKeyText } from "./per-key-text.ts";
 
 /** The options that limit how fast calls of a bucket may start. */
@@ -60,6 +70,8 @@ export interface Policy {
   readonly shares: readonly number[];
   /** How keys take turns. If undefined, calls start in the order of their arrival. */
   readonly fair: Fair | undefined;
+  /** The members of a pool, one of which each call uses. Undefined for other buckets. */
+  readonly pool?: PoolPolicy | undefined;
   /** The policy as JSON. The text identifies the policy, and other replicas read the policy from it. */
   readonly text: string;
   /**
@@ -78,11 +90,15 @@ export function asFarAsKnown(policy: Policy): Policy {
  * Formats the policy for errors and warnings: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. Keys
  * with equal turns are not mentioned.
  */
-export function formatPolicy({ limits, shadows, perKey, fair }: Policy): string {
+export function formatPolicy({ limits, shadows, perKey, fair, pool }: Policy): string {
   const ofKeys = perKey === undefined ? "" : `per key ${formatPerKey(perKey)}`;
   const inShadow = shadows.length === 0 ? "" : `in shadow ${formatLimits(shadows)}`;
-  const turns = limits.length === 0 ? "" : formatFair(fair);
-  return [formatLimits(limits), ofKeys, inShadow, turns].filter((part) => part !== "").join("; ");
+  const ofMembers = pool === undefined ? "" : `members ${formatPool(pool)}`;
+  const areShared = limits.length > 0 || pool !== undefined;
+  const turns = areShared ? formatFair(fair) : "";
+  return [formatLimits(limits), ofMembers, ofKeys, inShadow, turns]
+    .filter((part) => part !== "")
+    .join("; ");
 }
 
 function formatLimits(limits: readonly Limit[]): string {
@@ -119,6 +135,7 @@ const POLICY = z.strictObject({
   perKey: z.custom<PerKey>().optional(),
   shares: SHARES.optional(),
   fair: z.custom<PolicyOptions["fair"]>().optional(),
+  ...POOL_SHAPE,
 });
 /** The most limits of one policy, because a script checks all of them in each draw. */
 const MOST_LIMITS = 8;
@@ -129,28 +146,62 @@ const MOST_LIMITS = 8;
  * @throws {@link InvalidOptionError} when the options can never work, or contradict each other.
  */
 export function compilePolicy(where: string, given: unknown): Policy {
-  const policy = compileAlone(where, given);
+  const policy = compileAlone(where, given, { isWhole: true });
   assertInOrder(where, policy);
-  assertShared(where, (given as PolicyOptions).fair, policy.limits);
+  assertSharing(where, (given as PolicyOptions).fair, policy);
   return policy;
 }
 
 /**
  * Compiles options that will override another policy. These options may combine shadows, and the weights and floors of
- * keys, with limits that apply only per key.
+ * keys, with limits that apply only per key. They may change members of a pool without their limits. With `isWhole`,
+ * members need limits.
  */
-export function compileAlone(where: string, given: unknown): Policy {
-  const { perKey, shares, fair, ...shared } = readOptions(where, POLICY, given);
-  const isPerKeyOnly = perKey !== undefined && Object.values(shared).every((v) => v === undefined);
-  const { limits, shadows } = isPerKeyOnly ? NO_LIMITS : compileShared(where, shared);
+export function compileAlone(
+  where: string,
+  given: unknown,
+  { isWhole = false }: { readonly isWhole?: boolean } = {},
+): Policy {
+  const { members, prefer, stickyBy, stickyMs, ...others } = readOptions(where, POLICY, given);
+  const { perKey, shares, fair, ...shared } = others;
+  const ofPool = { members, prefer, stickyBy, stickyMs };
+  const isOfPool = Object.values(isWhole ? { members } : ofPool).some((v) => v !== undefined);
+  const hasOthers = perKey !== undefined || isOfPool;
+  const hasNoShared = hasOthers && Object.values(shared).every((v) => v === undefined);
+  const { limits, shadows } = hasNoShared ? NO_LIMITS : compileShared(where, shared);
   const keyPolicy = perKey === undefined ? undefined : keyPolicyOf(where, perKey, limits);
+  const pool = compilePool(where, ofPool, { compile: memberCompiler(where, limits), isWhole });
   return makePolicy({
+    ...(pool && { pool }),
     limits,
     shadows,
     perKey: keyPolicy,
     shares: inPerMille(shares),
     fair: compileFair(where, fair, limits),
   });
+}
+
+/**
+ * Rejects turns of keys that share nothing. In a pool, keys share the members, but a floor is a part of a shared limit.
+ */
+function assertSharing(
+  where: string,
+  fair: PolicyOptions["fair"],
+  { limits, pool }: Pick<Policy, "limits" | "pool">,
+): void {
+  const given = typeof fair === "object" && pool !== undefined ? { floors: fair.floors } : fair;
+  assertShared(where, given, limits);
+}
+
+/** Returns a function that compiles the limits of a member, beside those that all members share. */
+function memberCompiler(where: string, shared: readonly Limit[]) {
+  return (path: string, given: MemberLimits): readonly Limit[] =>
+    atPath(path, () => {
+      const limits = compileLimits(where, readOptions(where, LIMITS, given), shared);
+      if (!limits.some(isShadow)) return limits;
+      const remedy = "only limits that all members share can be shadows; leave it out here";
+      throw new InvalidOptionError({ where, option: "shadow", value: true, remedy });
+    });
 }
 
 /** The limits that all keys share: `limits` delay calls, `shadows` only count calls. */
@@ -184,10 +235,14 @@ function isShadow({ shadow }: Limit): boolean {
  * Rejects shadows if the bucket has only per-key limits. A shadow must see all slots in the order of their times, but
  * slots of different keys are booked in any order.
  */
-function assertInOrder(where: string, { limits, shadows, perKey }: Omit<Policy, "text">): void {
-  if (shadows.length === 0 || limits.length > 0 || perKey === undefined) return;
+function assertInOrder(
+  where: string,
+  { limits, shadows, perKey, pool }: Omit<Policy, "text">,
+): void {
+  const hasOthers = perKey !== undefined || pool !== undefined;
+  if (shadows.length === 0 || limits.length > 0 || !hasOthers) return;
   const remedy =
-    "a shadow needs a limit that applies to all calls, not only limits of keys; add such a limit to the bucket";
+    "a shadow needs a limit that applies to all calls, not only limits of keys or members; add such a limit";
   const value = formatLimits(shadows);
   throw new InvalidOptionError({ where, option: "shadow", value, remedy });
 }
@@ -238,7 +293,8 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
  * because only one process has those.
  */
 export function compileOver(where: string, given: PolicyOptions, under: Policy): Policy {
-  const { perKey, shares, fair, ...shared } = readOptions(where, POLICY, given);
+  const { members, prefer, stickyBy, stickyMs, ...others } = readOptions(where, POLICY, given);
+  const { perKey, shares, fair, ...shared } = others;
   const local = localPart(perKey);
   if (local !== undefined) {
     const remedy =
@@ -254,12 +310,27 @@ export function compileOver(where: string, given: PolicyOptions, under: Policy):
   const compiled = perKey === undefined ? under.perKey : keyPolicyOf(where, perKey, limits);
   assertSameKind(where, perKey, compiled, under);
   const byPriority = shares === undefined ? under.shares : inPerMille(shares);
-  assertShared(where, fair, limits);
   const turns =
     fair === undefined ? fairUnder(under.fair, limits) : compileFair(where, fair, limits);
-  const policy = makePolicy({ limits, shadows, perKey: compiled, shares: byPriority, fair: turns });
+  const ofPool = { members, prefer, stickyBy, stickyMs };
+  const compile = memberCompiler(where, limits);
+  const pool =
+    under.pool === undefined
+      ? noPool(where, ofPool)
+      : compilePool(where, ofPool, { under: under.pool, compile, isWhole: true });
+  assertSharing(where, fair, { limits, pool });
+  const own = { limits, shadows, perKey: compiled, shares: byPriority, fair: turns };
+  const policy = makePolicy({ ...own, ...(pool && { pool }) });
   assertInOrder(where, policy);
   return policy;
+}
+
+/** @throws {@link InvalidOptionError} when an override of a bucket that is no pool has an option of pools. */
+function noPool(where: string, given: Readonly<Record<string, unknown>>): undefined {
+  const [option, value] = Object.entries(given).find((each) => each[1] !== undefined) ?? [];
+  if (option === undefined) return undefined;
+  const remedy = "this bucket is no pool; create the pool with sluice.pool()";
+  throw new InvalidOptionError({ where, option, value, remedy });
 }
 
 /**
@@ -360,7 +431,8 @@ function assertOneBudgetEach(where: string, limits: readonly Limit[]): void {
 }
 
 /** Writes the policy as text for other replicas, without the functions and tiers of this process. */
-function writePolicyText({ limits, shadows, perKey, shares, fair }: Omit<Policy, "text">): string {
+function writePolicyText(parts: Omit<Policy, "text">): string {
+  const { limits, shadows, perKey, shares, fair, pool } = parts;
   const inShadow = shadows.length === 0 ? undefined : shadows;
   return JSON.stringify({
     limits,
@@ -368,6 +440,7 @@ function writePolicyText({ limits, shadows, perKey, shares, fair }: Omit<Policy,
     shares,
     shadows: inShadow,
     fair: fairText(fair),
+    pool: poolText(pool),
   });
 }
 
@@ -382,12 +455,14 @@ export function readPolicyText(where: string, text: string, own: Policy): Policy
     perKey,
     shadows = [],
     fair: turns,
+    pool: members,
     ...others
   } = parsePolicy(text) ?? unreadable(where, text);
   const fair = readFairText(turns);
+  const pool = members && { pool: readPoolText(members) };
   const keyPolicy = perKey === null ? undefined : readPerKeyText(where, perKey, own.perKey);
   if (perKey !== null && keyPolicy === undefined) unreadable(where, text);
-  return Object.freeze({ ...others, shadows, perKey: keyPolicy, fair, text });
+  return Object.freeze({ ...others, ...pool, shadows, perKey: keyPolicy, fair, text });
 }
 
 /**
@@ -401,22 +476,24 @@ export function readPolicyElsewhere(where: string, text: string): Policy {
     perKey,
     shadows = [],
     fair: turns,
-    ...others
+    pool: members,
+    ...read
   } = parsePolicy(text) ?? unreadable(where, text);
   const fair = readFairText(turns);
+  const others = { ...read, ...(members && { pool: readPoolText(members) }) };
   if (perKey === null) return Object.freeze({ ...others, shadows, perKey: undefined, fair, text });
   const unknown = (): never => {
     const remedy =
       "only the code of other processes knows the limits of its keys, since they are functions or tiers; draw there";
     throw new InvalidOptionError({ where, option: "perKey", value: "a function", remedy });
   };
-  const read = (ofUnknown: () => LimitsOptions): Policy => {
+  const readWith = (ofUnknown: () => LimitsOptions): Policy => {
     const optionOf = (part: PartText): LimitsOptions | (() => LimitsOptions) =>
       part === true ? ofUnknown : { limits: [...part] };
     const options = optionsOfText(perKey, optionOf) as PerKey;
     return { ...others, shadows, perKey: keyPolicyOf(where, options, others.limits), fair, text };
   };
-  return Object.freeze({ ...read(unknown), asKnown: read(() => ({})) });
+  return Object.freeze({ ...readWith(unknown), asKnown: readWith(() => ({})) });
 }
 
 /**
@@ -433,21 +510,23 @@ interface PolicyText {
   readonly shares: number[];
   readonly shadows?: Limit[];
   readonly fair?: Fair | true;
+  readonly pool?: PoolText;
 }
 
 function parsePolicy(text: string): PolicyText | undefined {
   const areLimits = (value: unknown): boolean => Array.isArray(value) && value.every(isLimit);
   try {
     const read = JSON.parse(text) as PolicyText;
-    const { limits, perKey, shares, shadows = [], fair } = read;
+    const { limits, perKey, shares, shadows = [], fair, pool } = read;
     const isShared =
       areLimits([...limits, ...shadows]) &&
       Array.isArray(shares) &&
       shares.length === PRIORITIES.length &&
       isFairText(fair);
     const isKeyed = perKey === null || isPerKeyText(perKey, areLimits);
-    const isSome = limits.length + shadows.length > 0 || perKey !== null;
-    return isShared && isKeyed && isSome ? read : undefined;
+    const arePooled = pool === undefined || pool.members.every((each) => areLimits(each.limits));
+    const isSome = limits.length + shadows.length > 0 || perKey !== null || pool !== undefined;
+    return isShared && isKeyed && isSome && arePooled ? read : undefined;
   } catch {
     // The text is not JSON. The caller reports this.
     return undefined;

@@ -114,13 +114,14 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     };
   }
 
-  async function releaseAll({ slotRequests, lease, leases, ...rest }: DrawRequest): Promise<void> {
+  async function releaseAll(request: DrawRequest): Promise<void> {
+    const { slotRequests, lease, leases, pool, ...rest } = request;
     const numbers = Array.from({ length: Math.min(leases, 1_000) }, (_, index) => lease + index);
     const { bucket, asker, terms } = rest;
     const ofKeys = slotRequests.flatMap(({ scopes }) =>
       scopes.map((scope) => [scope.key, scope] as const),
     );
-    const scopes = [...new Map(ofKeys).values()];
+    const scopes = [...new Map(ofKeys).values(), ...(pool?.members ?? [])];
     await run(leasesRelease, { bucket, asker, terms, scopes, leases: numbers });
   }
 

@@ -10,7 +10,7 @@ import { formatLimit } from "../../core/limits/registry.ts";
 import type { Change, CrossedBudget } from "../../core/store.ts";
 import type { ObservedDrawCall, SlotEvent, TryCall } from "../call-options.ts";
 import type { DownstreamChange } from "../outage/breaker.ts";
-import type { Slot } from "../slot/slot.ts";
+import type { KeyedSlot, Slot } from "../slot/slot.ts";
 import { nameBinding, type TryDecision } from "../try/decision.ts";
 import type { Group } from "../waiting/group.ts";
 
@@ -19,6 +19,8 @@ interface OfKey {
   readonly key: Key | undefined;
   /** The named keys of the call, if the call has several keys. */
   readonly keys: NamedKeys | undefined;
+  /** In a pool, the name of the member that the event is about. */
+  readonly member?: string | undefined;
 }
 
 /** Reports that a call was refused. */
@@ -85,6 +87,8 @@ export interface ChangeEvent {
   /** The changed key, or the start of a key path. Undefined if the whole bucket changed, or if `keys` is set. */
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
+  /** The changed member of a pool. Undefined if the whole pool or a key changed. */
+  readonly member?: string | undefined;
 }
 
 /** Reports that this process found the downstream unreachable, after several failures in a row or a failed probe. */
@@ -269,11 +273,12 @@ const SHORTEST_WAIT_MS = 1;
 
 function slotEventOf(
   { key, priority = "normal" }: ObservedDrawCall,
-  { waitedMs, atMs }: Slot,
+  { waitedMs, atMs, member }: Slot & Pick<KeyedSlot, "member">,
   group: Group | undefined,
 ): SlotEvent {
   const limitedBy = group === undefined || waitedMs < SHORTEST_WAIT_MS ? undefined : limitOf(group);
-  return { priority, waitedMs, atMs, limitedBy, ...namedOf(key) };
+  const event = { priority, waitedMs, atMs, limitedBy, ...namedOf(key) };
+  return member === undefined ? event : { ...event, member };
 }
 
 /**

@@ -82,8 +82,21 @@ const BUCKET_OPTIONS = z.strictObject({
 
 export const BUCKET_OPTION_NAMES: readonly string[] = Object.keys(BUCKET_OPTIONS.shape);
 
-export function readBucketOptions(where: string, given: unknown): ReadBucketOptions {
-  const read = readOptions(where, BUCKET_OPTIONS, given);
+const POOL_OPTIONS = BUCKET_OPTIONS.extend({
+  members: ANYTHING,
+  prefer: ANYTHING,
+  stickyBy: ANYTHING,
+  stickyMs: ANYTHING,
+});
+
+/** Reads the options of a bucket, or of a pool if `isPool` is true. */
+export function readBucketOptions(
+  where: string,
+  given: unknown,
+  isPool: boolean = false,
+): ReadBucketOptions {
+  const schema: typeof BUCKET_OPTIONS = isPool ? POOL_OPTIONS : BUCKET_OPTIONS;
+  const read = readOptions(where, schema, given);
   const { maxWaiting, breaker, onStoreDown, onStateLost, ...others } = read;
   const { feedback, maxCooldownMs, adaptive, pace, cost, settle, ...policy } = others;
   const feedbackOptions = { feedback, maxCooldownMs, adaptive, pace };

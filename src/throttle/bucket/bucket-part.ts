@@ -1,5 +1,6 @@
 import type { CountSlots } from "../../core/events/observer.ts";
 import type { Logger } from "../../core/logger.ts";
+import { isMemberKey, memberKey } from "../../core/key-path.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { CrossedBudget, Settled, Store, WakeReason } from "../../core/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
@@ -29,12 +30,14 @@ import {
   createSettling,
   DrawnSlot,
   policyDigest,
+  type KeyedSlot,
   type SlotContext,
   type SlotFacts,
 } from "../slot/slot.ts";
 import { createTryDraws, type Refusals } from "../try/try-draw.ts";
 import type { Waits } from "../waiting/dispatch.ts";
 import { createGroups, type Caller, type Groups } from "../waiting/group.ts";
+import type { UsesMember } from "../waiting/draw-request.ts";
 import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createAdmission, type Admission } from "./admission.ts";
@@ -59,6 +62,8 @@ export interface PartSettings extends FirstPolicy {
   readonly onStateLost?: OnStateLost | undefined;
   /** Opens the in-memory store that `onStoreDown` uses. Omitted if the bucket's own store is in memory. */
   readonly openLocalStore?: OpenLocalStore | undefined;
+  /** True if calls of this process may use a member of a pool. Defaults to all members. */
+  readonly usesMember?: UsesMember | undefined;
   /** Called at the first draw, to subscribe to the store's messages. Buckets without draws need no messages. */
   readonly listen?: (() => void) | undefined;
 }
@@ -139,6 +144,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     regroup,
     waitsForStore,
     startsFull,
+    usesMember: settings.usesMember,
     settlementsAnswered: () => settling.answered(),
     onChange: (key) => admission.onChange(key),
   });
@@ -148,6 +154,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     groupOf: (options) => groups.ofTry(options),
     learn: pacer.learn,
     startsFull,
+    usesMember: settings.usesMember,
     refusals,
     onAllowed: tally.add,
     untilRetry: waitsForStore ? retries.untilRetry : undefined,
@@ -225,7 +232,8 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
 
   function redraw(key?: string, reason?: WakeReason): void {
     retries.retryNow();
-    tries.forget(key);
+    // Calls of a pool wait for all members, so a change of one member concerns all of them.
+    tries.forget(key !== undefined && isMemberKey(key) ? undefined : key);
     pacer.redraw(key, reason);
   }
 
@@ -254,7 +262,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     },
     report(resultOrError, { slot, cost, read, isSpared }) {
       const { atMs } = slot;
-      const key = slot.encodedKey;
+      const key = answeredKey(slot);
       const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
       return feedback.readOutcome(resultOrError, { key, atMs, estimate, isSpared }, read);
     },
@@ -280,6 +288,11 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
       leases.close();
     },
   };
+}
+
+/** Returns the key that the response to a call is about: in a pool, the member that the call used. */
+export function answeredKey({ member, encodedKey }: KeyedSlot): string | undefined {
+  return member === undefined ? encodedKey : memberKey(member);
 }
 
 /** Calls `reached` with the parts of budgets that draws and settlements have reached. */
@@ -328,9 +341,11 @@ function createFoundSlots({
     return { ...keeper, leases };
   }
 
-  function holderOf({ key, cost, policy, reserves }: SlotFacts): LeaseHolder {
+  function holderOf({ key, cost, policy, reserves, member }: SlotFacts): LeaseHolder {
     try {
-      const { scopes, callTerms } = groups.of({ key, cost, settles: reserves });
+      const group = groups.of({ key, cost, settles: reserves, member });
+      const number = group.pool === undefined ? 0 : Math.abs(group.pool.home);
+      const { scopes, callTerms } = group.of({ member: number });
       if (policyDigest(known.terms) === policy) return { scopes, callTerms };
       // The limits that the cost was booked under are gone, but the lease may belong to an active limit.
       return { scopes, callTerms: { ...callTerms, text: "" } };
@@ -344,7 +359,9 @@ function createFoundSlots({
     async slotOf(facts: SlotFacts): Promise<DrawnSlot> {
       const { slotUs, generation, key, lease } = facts;
       if (policyDigest(known.terms) !== facts.policy) await refreshPolicy();
-      const group = { ...holderOf(facts), keeper: keeperOf(facts) };
+      const { member: name } = facts;
+      const member = name === undefined ? undefined : { name };
+      const group = { ...holderOf(facts), keeper: keeperOf(facts), member };
       const nowMs = performance.now();
       return new DrawnSlot(
         { group, key, sinceMs: nowMs },

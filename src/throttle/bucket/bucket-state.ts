@@ -115,6 +115,20 @@ export interface BucketState extends BriefState {
   readonly turns: readonly KeyTurn[];
 }
 
+/** The state of one member of a pool, over all replicas. */
+export interface MemberState {
+  readonly name: string;
+  /** True if the member gets no new calls. */
+  readonly drained: boolean;
+  /** Ms until the member's cooldown ends: `0` without one. */
+  readonly coolingForMs: number;
+  /** Ms until the next probe, if any process finds the member unreachable. Otherwise `0`. */
+  readonly unreachableForMs: number;
+  /** The fraction of its rate that the member may use now. Refusals reduce it. */
+  readonly rateFactor: number;
+  readonly limits: readonly LimitState[];
+}
+
 /** Stands for a pause without an end: about 30 years, in µs. */
 export const FOREVER_US = 1e15;
 

@@ -32,6 +32,7 @@ import { readWhoAndWhy } from "../../core/input/who-and-why.ts";
 import { readBackups, readBudgetsOptions, type BudgetState } from "./budgets.ts";
 import { createBucketEmitter, createCloseListeners } from "./bucket-events.ts";
 import {
+  answeredKey,
   createPart,
   type BucketPart,
   type PartSettings,
@@ -306,7 +307,7 @@ export function createBucket(
       return (fetched ??= createFetch(bucket));
     },
     reportOutcome(resultOrError, slot, cost, read) {
-      const key = slot.encodedKey;
+      const key = answeredKey(slot);
       if (settings.breaker && unusedJobSlot(bucket) === undefined) {
         breaker.noteCall(key, resultOrError);
       }
@@ -363,9 +364,13 @@ export function createBucket(
     },
     peek: (options) => partForGiven(options).live.peek(options),
     inForce: () => live().inForce(),
+    members: () => live().members(),
     expire: (override) => live().expire(override),
     status: () =>
-      readStatus(name, insight, live().inForce(), () => partFor(undefined).budgets.budgets()),
+      readStatus(name, insight, live().inForce(), {
+        budgets: () => partFor(undefined).budgets.budgets(),
+        members: () => live().members(),
+      }),
     preview: (change) => readPreview(name, insight, live().inForce(), change),
     suppose: async (where, change) => suppose(where, await live().inForce(), change),
     history: (options) => readHistory(name, insight, options),

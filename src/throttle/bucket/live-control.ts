@@ -39,6 +39,7 @@ import {
   type InsightStore,
   type Override,
 } from "../../core/stores/insight/store.ts";
+import type { Member } from "../../core/policy/pool.ts";
 import type { Change as StoreChange, LimitedKey, Peeked, PolicySource } from "../../core/store.ts";
 import { decodeKey, namedOf, textsOfNamedKeys } from "../../core/key-path.ts";
 import { termsOf, unknownPolicy, type BucketContext, type RefreshPolicy } from "../known-policy.ts";
@@ -48,6 +49,7 @@ import {
   msUntil,
   orEndless,
   type BucketState,
+  type MemberState,
   type InForce,
 } from "./bucket-state.ts";
 
@@ -121,6 +123,8 @@ export interface LiveControl {
   readonly hold: (key: string, forMs: number) => Promise<boolean>;
   readonly peek: (options?: KeyOptions) => Promise<BucketState>;
   readonly inForce: () => Promise<InForce>;
+  /** Returns the members of a pool and their state. Returns an empty list for other buckets. */
+  readonly members: () => Promise<readonly MemberState[]>;
   /**
    * Ends an override whose time is over, unless the override has changed. The policy of the rules or the code then
    * applies again.
@@ -293,6 +297,13 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     };
   }
 
+  async function memberState({ name, isDrained, scope }: Member): Promise<MemberState> {
+    const { state } = await inForce(scope.key);
+    const { coolingForMs, unreachableForMs, rateFactor } = state;
+    const limits = state.limits.filter((limit) => limit.scope === "member");
+    return { name, drained: isDrained, coolingForMs, unreachableForMs, rateFactor, limits };
+  }
+
   async function expireSeen(override: Override, { generation, state }: Seen): Promise<void> {
     // An operator may just have prolonged the override. Its new log entry is written before the change, so it is
     // visible here. Otherwise the generation differs.
@@ -355,6 +366,10 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       return (await inForce(key)).state;
     },
     inForce: () => inForce(),
+    async members() {
+      const { policy } = await inForce();
+      return Promise.all((policy.pool?.members ?? []).map(memberState));
+    },
     expire: (override) =>
       makeUnder(undefined, steered, (_since, seen) => expireSeen(override, seen)),
     async recordRestore({ by, reason }, restore) {

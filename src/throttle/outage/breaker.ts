@@ -16,7 +16,7 @@
  */
 import * as z from "zod";
 import { reasonOf, withoutStop } from "../../core/describe.ts";
-import { namedOf } from "../../core/key-path.ts";
+import { isMemberKey, namedOf } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import { LONGEST_MS, wholeNumber } from "../../core/input/options.ts";
 import { createLru } from "../lru.ts";
@@ -461,7 +461,9 @@ function openMessage(
   key: string | undefined,
   { failures, reason }: { readonly failures: number; readonly reason: string },
 ): string {
-  const fact = `${subject(bucket, key)} is unreachable after ${failures} failures in a row (${reason}).`;
+  const row = failures === 1 ? "a failure" : `${failures} failures in a row`;
+  const fact = `${subject(bucket, key)} is unreachable after ${row} (${reason}).`;
+  if (key !== undefined && isMemberKey(key)) return `${fact} The other members take its calls.`;
   return key === undefined
     ? `${fact} Calls wait. One job at a time tries, and its attempts do not count.`
     : `${fact} One of its jobs at a time tries, and its attempts do not count. Other keys continue.`;
@@ -473,6 +475,7 @@ function closeMessage(bucket: string, key: string | undefined, reason: string): 
 
 function subject(bucket: string, text: string | undefined): string {
   if (text === undefined) return `The downstream of bucket "${bucket}"`;
-  const { key, keys } = namedOf(text);
+  const { key, keys, member } = namedOf(text);
+  if (member !== undefined) return `Member ${JSON.stringify(member)} of pool "${bucket}"`;
   return `Key ${JSON.stringify(key ?? keys)} of bucket "${bucket}": its downstream`;
 }

@@ -10,6 +10,8 @@ export interface HeldSlot {
   readonly lease: number;
   /** The priority rank of the calls that the slot was drawn for. */
   readonly rank: number;
+  /** In a pool, the number of the slot's member, from 1. 0 in other buckets. */
+  readonly member: number;
 }
 
 /** The slots that this process has drawn and not yet used, earliest first. */
@@ -23,12 +25,20 @@ export interface HeldSlots {
   readonly lastAtMs: number;
   /**
    * Adds the slots that were granted to calls of a priority rank. `offsetMs` says how far this process's clock is ahead
-   * of the bucket's clock.
+   * of the bucket's clock. In a pool, only slots of members for which `hasLease` returns true have a lease.
    */
-  add(granted: Granted, firstLease: number, offsetMs: number, rank: number): void;
+  add(
+    granted: Granted,
+    firstLease: number,
+    offsetMs: number,
+    rank: number,
+    hasLease?: (member: number) => boolean,
+  ): void;
   take(): HeldSlot;
   /** Removes the `count` latest slots and returns them, latest first. */
   takeLatest(count: number): HeldSlot[];
+  /** Removes the slots of one member of a pool and returns them, latest first. */
+  takeOfMember(member: number): HeldSlot[];
 }
 
 /** Returns the number of slots in a reply. */
@@ -51,6 +61,7 @@ interface Run {
   /** The lease number of the first slot. 0 if the slots have no leases. */
   readonly firstLease: number;
   readonly rank: number;
+  readonly member: number;
 }
 
 /**
@@ -66,9 +77,13 @@ export function createHeldSlots(): HeldSlots {
   function addRun(run: Run): void {
     if (run.end === 0) return;
     runs.push(run);
+    count(run, run.end);
+    sortRuns();
+  }
+
+  function sortRuns(): void {
     // A slot that another process has returned may be earlier than the slots already stored here.
     runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
-    count(run, run.end);
     updateNext();
   }
 
@@ -94,12 +109,24 @@ export function createHeldSlots(): HeldSlots {
       const run = runs.at(-1);
       return run === undefined ? -Infinity : run.slotUs(run.end - 1) / 1_000 + run.offsetMs;
     },
-    add({ slotsUs, run }, firstLease, offsetMs, rank) {
+    add({ slotsUs, members, run }, firstLease, offsetMs, rank, hasLease = () => true) {
+      const common = { index: 0, offsetMs, rank };
+      if (members !== undefined) {
+        // Each slot of a pool is a run, so that the slots of one member can be removed.
+        for (const [index, us] of slotsUs.entries()) {
+          const member = members[index]!;
+          const lease = firstLease > 0 && hasLease(member) ? firstLease + index : 0;
+          const own = { end: 1, slotUs: () => us, firstLease: lease, member };
+          runs.push({ ...common, ...own });
+          count(runs.at(-1)!, 1);
+        }
+        return sortRuns();
+      }
       const listed = (index: number): number => slotsUs[index]!;
-      addRun({ index: 0, end: slotsUs.length, slotUs: listed, offsetMs, firstLease, rank });
+      addRun({ ...common, end: slotsUs.length, slotUs: listed, firstLease, member: 0 });
       if (run === undefined) return;
       const slotUs = (index: number): number => slotOfRun(run, index);
-      addRun({ index: 0, end: run.count, slotUs, offsetMs, firstLease: 0, rank });
+      addRun({ ...common, end: run.count, slotUs, firstLease: 0, member: 0 });
     },
     take() {
       const run = runs[0]!;
@@ -122,11 +149,19 @@ export function createHeldSlots(): HeldSlots {
       updateNext();
       return latest;
     },
+    takeOfMember(member) {
+      const kept = runs.filter((run) => run.member !== member);
+      const taken = runs.filter((run) => run.member === member);
+      runs.splice(0, runs.length, ...kept);
+      for (const run of taken) count(run, -1);
+      updateNext();
+      return taken.map((run) => slotOf(run, run.index)).toReversed();
+    },
   };
 }
 
-function slotOf({ slotUs, offsetMs, firstLease, rank }: Run, index: number): HeldSlot {
+function slotOf({ slotUs, offsetMs, firstLease, rank, member }: Run, index: number): HeldSlot {
   const us = slotUs(index);
   const lease = firstLease === 0 ? 0 : firstLease + index;
-  return { slotUs: us, atMs: us / 1_000 + offsetMs, lease, rank };
+  return { slotUs: us, atMs: us / 1_000 + offsetMs, lease, rank, member };
 }

@@ -48,6 +48,8 @@ export interface Slot {
 export interface KeyedSlot extends Slot {
   /** The encoded key of the call. It is stored so that no result has to encode the key again. */
   readonly encodedKey: string | undefined;
+  /** The name of the member that the slot is for. Undefined unless the bucket is a pool. */
+  readonly member?: string | undefined;
   /**
    * Keeps the estimate of a call whose actual cost is unknown. Without this, a budget would get the estimate back after
    * its `reserveMs`.
@@ -84,6 +86,8 @@ export interface SlotFacts {
   readonly lease: number;
   /** The name by which the store knows the process that drew the slot. */
   readonly asker: string;
+  /** In a pool, the name of the slot's member. */
+  readonly member?: string | undefined;
 }
 
 const DIGEST_LENGTH = 8;
@@ -128,6 +132,8 @@ interface CostChange {
 /** A group of calls with the same key and cost, which can use each other's slots. */
 interface SlotGroup extends LeaseHolder {
   readonly keeper: SlotContext;
+  /** The member of a pool that the calls use. */
+  readonly member?: { readonly name: string } | undefined;
 }
 
 /** The call that a slot was drawn for. */
@@ -196,6 +202,10 @@ export class DrawnSlot implements KeyedSlot {
     return this.#encodedKey;
   }
 
+  get member(): string | undefined {
+    return this.#group.member?.name;
+  }
+
   get slotUs(): number {
     return Math.round(this.atMs * 1_000);
   }
@@ -238,6 +248,7 @@ export class DrawnSlot implements KeyedSlot {
       ...(callTerms.reserves && { reserves: true }),
       lease: this.#lease,
       asker,
+      ...(this.member !== undefined && { member: this.member }),
     };
   }
 

@@ -3,10 +3,10 @@ import { formatLimit, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit, LimitStatus } from "../../core/limits/rule.ts";
 import type { LimitOwner } from "../../core/policy/per-key.ts";
 import { LONGEST_MS } from "../../core/input/options.ts";
-import { causeOf, COOLING, PAUSED, SLOWED, type Granted } from "../../core/store.ts";
+import { boundBy, causeOf, COOLING, PAUSED, SLOWED, type Granted } from "../../core/store.ts";
 import type { CallTerms } from "../costs.ts";
 import type { Slot } from "../slot/slot.ts";
-import type { Group } from "../waiting/group.ts";
+import type { Group, MemberGroup } from "../waiting/group.ts";
 
 /**
  * The decision of one limit about a call. The example values belong to a limit of 100 calls a minute of which 97 are
@@ -70,7 +70,7 @@ export interface Decision {
 
 /** The reply to a draw for several calls of one group. */
 export interface Outcome {
-  readonly group: Group;
+  readonly group: Group | MemberGroup;
   readonly granted: Granted;
   readonly nowUs: number;
 }
@@ -91,6 +91,43 @@ const ALLOWED = {
 
 /** The reported retry time if the real time is unknown, for example while a call would wait for a lease. */
 export const UNKNOWN_MS = 1_000;
+
+/**
+ * Returns the outcome of a pool as that of the member that the first call uses, or could use first. The limits of other
+ * members do not hold for the call.
+ */
+export function outcomeAtMember(outcome: Outcome & { readonly group: Group }): Outcome {
+  const { group, granted, nowUs } = outcome;
+  if (group.pool === undefined) return outcome;
+  const { statuses, bindsAt } = granted;
+  const { shared, scopeLimits, memberLimits } = group.callTerms;
+  const own = shared.length + scopeLimits.flat().length;
+  let after = own;
+  const members = memberLimits.map(({ length }, index) => {
+    const first = after;
+    after += length;
+    const ofMember = statuses.slice(first, after);
+    const isBinding = bindsAt > first && bindsAt <= after;
+    const isCause = bindsAt < 0 && causeOf(bindsAt).scopeNumber === scopeLimits.length + index + 1;
+    const freeUs = Math.max(0, ...ofMember.map(({ nextUs }) => nextUs));
+    return { first, statuses: ofMember, isBinding, isCause, freeUs };
+  });
+  const [drawnFrom] = granted.members ?? [];
+  const binding = members.findIndex(({ isBinding, isCause }) => isBinding || isCause);
+  const free = members.reduce((best, { freeUs }, index) => {
+    return freeUs < members[best]!.freeUs ? index : best;
+  }, 0);
+  const index = drawnFrom === undefined ? (binding === -1 ? free : binding) : drawnFrom - 1;
+  const { first, isBinding, isCause, statuses: ofMember } = members[index]!;
+  const asCause = isCause ? boundBy(causeOf(bindsAt).cause, scopeLimits.length + 1) : bindsAt;
+  const at = isBinding ? bindsAt - first + own : asCause;
+  const all = [...statuses.slice(0, own), ...ofMember];
+  return {
+    group: group.of({ member: index + 1 }),
+    granted: { ...granted, statuses: all, bindsAt: at },
+    nowUs,
+  };
+}
 
 /** Returns the decisions of all limits, with the cost of all calls of the reply subtracted. */
 export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
@@ -238,7 +275,7 @@ const NAMES: ReadonlyMap<number, string> = new Map([
   [SLOWED, "a rate that answers have slowed"],
 ]);
 
-type NamedTerms = Pick<CallTerms, "limits" | "whose" | "shared" | "scopeLimits">;
+type NamedTerms = Pick<CallTerms, "limits" | "whose" | "shared" | "scopeLimits" | "memberLimits">;
 
 /**
  * Returns the name of the limit or other cause that delays a call, for decisions and errors: `"100/s"`. Undefined if
@@ -246,14 +283,14 @@ type NamedTerms = Pick<CallTerms, "limits" | "whose" | "shared" | "scopeLimits">
  */
 export function nameBinding(
   bindsAt: number,
-  { limits, whose, shared, scopeLimits }: NamedTerms,
+  { limits, whose, shared, scopeLimits, memberLimits }: NamedTerms,
 ): string | undefined {
   if (bindsAt === 0) return undefined;
   if (bindsAt > 0) return factsOf(limits[bindsAt - 1]!, whose[bindsAt - 1]!).name;
   const { cause, scopeNumber } = causeOf(bindsAt);
   const name = NAMES.get(cause)!;
   if (scopeNumber === 0) return name;
-  const before = scopeLimits.slice(0, scopeNumber - 1).flat().length;
+  const before = [...scopeLimits, ...memberLimits].slice(0, scopeNumber - 1).flat().length;
   return name + whose[shared.length + before]!.suffix;
 }
 

@@ -19,8 +19,16 @@ import { createLru } from "../lru.ts";
 import { slotCountOf } from "../slot/held-slots.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { DrawnSlot } from "../slot/slot.ts";
+import { poolRequest, type UsesMember } from "../waiting/draw-request.ts";
 import { type Group, haveSameLimits } from "../waiting/group.ts";
-import { allowed, refused, limitDecisionsOf, type TryDecision, later } from "./decision.ts";
+import {
+  allowed,
+  later,
+  limitDecisionsOf,
+  outcomeAtMember,
+  refused,
+  type TryDecision,
+} from "./decision.ts";
 
 export interface TryDraws {
   ask(options: TryCall): Promise<TryDecision>;
@@ -36,6 +44,8 @@ interface TryDrawsOptions extends BucketContext {
   /** Resolves when a request may be retried after the store did not reply. Undefined if tries reject in this case. */
   readonly untilRetry: (() => Promise<void>) | undefined;
   readonly leases: LeaseKeeper;
+  /** True if calls of this process may use a member of a pool. Defaults to all members. */
+  readonly usesMember?: UsesMember | undefined;
   readonly refusals: Refusals;
   /** Called with the number of allowed calls. */
   readonly onAllowed: (calls: number) => void;
@@ -63,7 +73,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
 
   function ask(options: TryCall): Promise<TryDecision> {
     const group = parts.groupOf(options);
-    const { name } = group;
+    const name = group.pool === undefined ? group.name : group.id;
     const refusal = refusals.find(group);
     if (refusal !== undefined) {
       countSlots("refused", 1);
@@ -167,6 +177,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   function requestOf(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
     const slotRequests = asked.map(slotRequestOf);
     const common = { horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
+    const { pool } = known.policy;
     // Creates the object with all fields at once. V8 would keep an object that grows in memory until a full garbage
     // collection.
     return {
@@ -176,6 +187,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
       position: NO_POSITION,
       drewUs,
       slotRequests,
+      pool: pool && poolRequest(pool, parts.usesMember),
       ...common,
     };
   }
@@ -185,13 +197,14 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     if (granted.refusal !== undefined) return reject(batch, granted.refusal);
     const { group, size } = batch;
     const { nowUs, sentAtMs, generation } = reply;
-    const outcome = { group, granted, nowUs };
+    const outcome = outcomeAtMember({ group, granted, nowUs });
     const decisions = limitDecisionsOf(outcome);
     const count = slotCountOf(granted);
     const refusal = count < size ? refused(decisions, outcome) : undefined;
     // A lease may become free at any time, so a refusal without a free lease is not cached.
     const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
-    if (refusal !== undefined && !mayEnd) {
+    // Any member of a pool may have room earlier than this process knows.
+    if (refusal !== undefined && !mayEnd && group.pool === undefined) {
       refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
     }
     if (count > 0) parts.onAllowed(Math.min(count, size));
@@ -203,11 +216,14 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
         resolve({ ...refusal });
         return;
       }
-      const own = group.callTerms.hasLeases ? lease + index : 0;
-      if (own > 0) leases.keep(own, group, sentAtMs);
+      const of = group.of({ member: granted.members?.[index] ?? 0 });
+      const own = of.callTerms.hasLeases ? lease + index : 0;
+      if (own > 0) leases.keep(own, of, sentAtMs);
       const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
-      const slot = new DrawnSlot({ group, key, sinceMs }, held, start);
-      resolve(allowed(decisions, group.callTerms, { after: count - 1 - index, slot }));
+      const slot = new DrawnSlot({ group: of, key, sinceMs }, held, start);
+      // Calls of one reply may use different members of a pool.
+      const after = group.pool === undefined ? count - 1 - index : 0;
+      resolve(allowed(decisions, of.callTerms, { after, slot }));
     });
   }
 
@@ -328,9 +344,10 @@ const NO_REQUEST: SlotRequest = {
   lastSinceUs: 0,
 };
 
-function slotRequestOf({ group: { name, scopes, callTerms }, size: wanted }: Batch): SlotRequest {
+function slotRequestOf({ group, size: wanted }: Batch): SlotRequest {
+  const { name, scopes, callTerms, pool } = group;
   const { costs, shadowCosts } = callTerms;
-  return { ...NO_REQUEST, name, scopes, costs, shadowCosts, wanted };
+  return { ...NO_REQUEST, name, scopes, costs, shadowCosts, wanted, home: pool?.home };
 }
 
 /**
@@ -359,7 +376,7 @@ function byScript(batches: readonly Batch[]): readonly (readonly Batch[])[] {
 
 function isLight({ group }: Batch): boolean {
   const { limits, shared } = group.callTerms;
-  if (shared.length > 0 || limits.length === 0) return false;
+  if (shared.length > 0 || limits.length === 0 || group.pool !== undefined) return false;
   return limits.length === 1 || limits.every(({ kind }) => ruleOf(kind).plainStatus !== undefined);
 }
 

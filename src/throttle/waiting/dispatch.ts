@@ -2,7 +2,7 @@ import { causeOf, isNone, type Granted } from "../../core/store.ts";
 import { PRIORITIES } from "../../core/input/options.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
-import { isOfKey, type Caller, type Group } from "./group.ts";
+import { isOfKey, type Caller, type Group, type MemberGroup } from "./group.ts";
 import type { Line } from "./line.ts";
 import { slotCountOf, type HeldSlot, type HeldSlots } from "../slot/held-slots.ts";
 import { createLateSlots, mostLateMs } from "./lateness.ts";
@@ -83,8 +83,22 @@ export interface Waits {
   readonly most: Group | undefined;
 }
 
-/** Receives slots that are no longer held. Their leases are already given back. */
+/** Receives slots that are no longer held. Their leases are already given back. In a pool, they are of one member. */
 type Take = (group: Group, slots: readonly HeldSlot[]) => void;
+
+/** Splits the slots of a group by the member of the pool that they are for. */
+export function byMember(
+  group: Group,
+  slots: readonly HeldSlot[],
+): Iterable<readonly [group: Group | MemberGroup, slots: readonly HeldSlot[]]> {
+  if (group.pool === undefined || slots.length === 0) return [[group, slots]];
+  const all = new Map<Group | MemberGroup, HeldSlot[]>();
+  for (const slot of slots) {
+    const of = group.of(slot);
+    all.set(of, [...(all.get(of) ?? []), slot]);
+  }
+  return all;
+}
 
 /**
  * A limit counts as fast if its calls are at most this far apart. Several calls then start while
@@ -122,6 +136,10 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       } else group.leastUntilMs = Math.min(group.leastUntilMs, caller.untilMs);
     }
     return taken;
+  }
+
+  function releaseAll(group: Group, slots: readonly HeldSlot[]): void {
+    for (const [of, own] of byMember(group, slots)) leases.releaseAll(own, of);
   }
 
   return {
@@ -217,9 +235,11 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       const listed = granted.slotsUs.length;
       if (listed === 0 && granted.run === undefined) return;
       for (let each = 0; firstLease > 0 && each < listed; each++) {
-        leases.keep(firstLease + each, group, sentAtMs);
+        const of = group.of({ member: granted.members?.[each] ?? 0 });
+        if (of.callTerms.hasLeases) leases.keep(firstLease + each, of, sentAtMs);
       }
-      group.held.add(granted, firstLease, offsetMs, rank);
+      const hasLease = (member: number): boolean => group.of({ member }).callTerms.hasLeases;
+      group.held.add(granted, firstLease, offsetMs, rank, hasLease);
       const { sharedStepMs, areDrains } = group.callTerms;
       if (areDrains && sharedStepMs > 0 && sharedStepMs <= FAST_STEP_MS) {
         lastSharedSlotMs = Math.max(lastSharedSlotMs, group.held.lastAtMs);
@@ -233,11 +253,11 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       lateSlots.beginRound();
       for (const group of holding) {
         const { line, held } = group;
-        const mostMs = mostLateMs(group.callTerms);
         const late: HeldSlot[] = [];
         const before = held.size;
         while (line.size > 0 && held.nextAtMs <= nowMs) {
           const slot = held.take();
+          const mostMs = mostLateMs(group.of(slot).callTerms);
           if (lateSlots.mayUse(nowMs - slot.atMs, mostMs)) {
             waiting -= 1;
             takeCaller(group, slot).resolveWith(slot, start);
@@ -246,7 +266,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         if (held.size === 0) holding.delete(group);
         if (held.size < before) schedule.update(group);
         if (late.length === 0) continue;
-        leases.releaseAll(late, group);
+        releaseAll(group, late);
         waste(group, late);
       }
     },
@@ -258,22 +278,29 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         lastSharedSlotMs = -Infinity;
         if (group.held.size === 0) holding.delete(group);
         schedule.update(group);
-        leases.releaseAll(slots, group);
+        releaseAll(group, slots);
         give(group, slots);
       }
     },
     forget(key, drop) {
       lastSharedSlotMs = -Infinity;
       for (const group of holding) {
-        if (key !== undefined && !isOfKey(group, key)) continue;
-        const slots = group.held.takeLatest(Infinity);
-        leases.releaseAll(slots, group);
-        holding.delete(group);
+        const isAll = key === undefined || isOfKey(group, key);
+        const member = isAll ? 0 : memberNumber(group, key);
+        if (!isAll && member === 0) continue;
+        const slots = isAll ? group.held.takeLatest(Infinity) : group.held.takeOfMember(member);
+        releaseAll(group, slots);
+        if (group.held.size === 0) holding.delete(group);
         schedule.update(group);
         drop(group, slots);
       }
     },
   };
+}
+
+/** Returns the number of the member that a scope's key stands for. 0 if the group's pool has no such member. */
+function memberNumber({ pool }: Group, key: string): number {
+  return (pool?.pool.members.findIndex(({ scope }) => scope.key === key) ?? -1) + 1;
 }
 
 /**

@@ -3,12 +3,15 @@ import { HORIZON_US } from "../../core/policy/limit-makers.ts";
 import { firstOfText } from "../../core/key-path.ts";
 import { RANKS } from "../../core/input/options.ts";
 import type { Limit } from "../../core/limits/rule.ts";
+import type { PoolPolicy } from "../../core/policy/pool.ts";
 import {
   isNone,
   limitsOfCall,
   NO_POSITION,
+  type DrawRequest,
   type KeyTurns,
   type KeyScope,
+  type LimitedKey,
   type WaitPosition,
   type SlotRequest,
 } from "../../core/store.ts";
@@ -144,6 +147,7 @@ export function nextSlotRequests(
         rank,
         isBounded: leastUntilMs < Infinity || toLookUp.has(group),
         reserves: callTerms.reserves,
+        ...(group.pool !== undefined && { home: group.pool.home }),
         sinceUs: bucketUs(sinceMs),
         nextSinceUs: bucketUs(nextSinceMs),
         lastSinceUs: bucketUs(lastSinceMs),
@@ -286,12 +290,35 @@ function joinLimits(limitsOf: Map<string, readonly Limit[]>, { scopes }: Group):
   return true;
 }
 
+/** Returns true if calls of this process may use a member of a pool. */
+export type UsesMember = (name: string) => boolean;
+
+/** Returns the members from which the store chooses one for each call. */
+export function poolRequest(
+  { members, stickyUs = 0 }: PoolPolicy,
+  usesMember: UsesMember = () => true,
+): DrawRequest["pool"] {
+  return {
+    stickyUs,
+    members: members.map(({ name, scope: { key, limits }, isDrained, tier }) => {
+      return { key, limits, tier, isUsable: !isDrained && usesMember(name) };
+    }),
+  };
+}
+
 /** Returns the maximum number of leases that a draw with these slot requests can get. */
-export function mostLeases(limits: readonly Limit[], slotRequests: readonly SlotRequest[]): number {
+export function mostLeases(
+  limits: readonly Limit[],
+  slotRequests: readonly SlotRequest[],
+  members: readonly Pick<LimitedKey, "limits">[] = [],
+): number {
+  // A slot of a pool has a number, even if its member needs no lease.
+  const areSome = members.some((member) => member.limits.some(isLeased));
   let most = 0;
   for (const { wanted, scopes } of slotRequests) {
     const bounds = limitsOfCall(limits, scopes).filter(isLeased);
-    if (bounds.length > 0) most += Math.min(wanted, ...bounds.map(({ count }) => count));
+    const counts = bounds.map(({ count }) => count);
+    if (counts.length > 0 || areSome) most += Math.min(wanted, ...counts);
   }
   return most;
 }

@@ -5,11 +5,18 @@ import { scopesOf, ownersOfLimits } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import { limitsOfCall, type KeyScope, type KeyTurns } from "../../core/store.ts";
 import { turnsOfKey } from "../../core/policy/fair.ts";
+import {
+  memberOfKey,
+  unknownMember,
+  type Member,
+  type PoolPolicy,
+} from "../../core/policy/pool.ts";
 import type { TryCall } from "../call-options.ts";
 import {
   callTermsOf,
   costsBeyond,
   costsOf,
+  memberCostsOf,
   shadowCostsOf,
   textOfCosts,
   usesBudget,
@@ -73,6 +80,20 @@ export interface CachedReply extends EarliestStart {
 
 const NO_TAGS: readonly number[] = [];
 
+/** The members of a pool as the calls of one group use them. */
+export interface GroupPool {
+  readonly pool: PoolPolicy;
+  /** The member that the calls use, as in `SlotRequest`. */
+  readonly home: number;
+  /** The scopes, limits and costs of the calls that use a member, by its number from 1. */
+  readonly groupOf: (member: number) => MemberGroup;
+}
+
+/** The calls of a group that use one member of a pool: the member is one more scope. */
+export interface MemberGroup extends Pick<Group, "callTerms" | "keeper" | "name" | "scopes"> {
+  readonly member: Member;
+}
+
 /**
  * The calls of one key and cost, which can use each other's slots. This is a class to save memory,
  * because each `tryDraw` may create a group. A group without waiting callers creates no line.
@@ -88,6 +109,7 @@ export class Group {
   readonly scopes: readonly KeyScope[];
   /** How the key of these calls takes turns. If undefined, the calls start in the order of their arrival. */
   readonly turns: KeyTurns | undefined;
+  readonly pool: GroupPool | undefined;
   /**
    * True if a caller with limited patience has ever joined. If false, no search through up to
    * 100,000 callers is needed.
@@ -145,7 +167,8 @@ export class Group {
       name,
       scopes,
       turns,
-    }: Pick<Group, "keeper" | "name" | "scopes"> & Partial<Pick<Group, "id" | "turns">>,
+      pool,
+    }: Pick<Group, "keeper" | "name" | "scopes"> & Partial<Pick<Group, "id" | "turns" | "pool">>,
   ) {
     this.callTerms = callTerms;
     this.keeper = keeper;
@@ -153,6 +176,12 @@ export class Group {
     this.id = id ?? name;
     this.scopes = scopes;
     this.turns = turns;
+    this.pool = pool;
+  }
+
+  /** The scopes, limits and costs of the call that uses a slot. */
+  of({ member }: Pick<HeldSlot, "member">): Group | MemberGroup {
+    return this.pool === undefined ? this : this.pool.groupOf(member);
   }
 
   /** The key of the narrowest level with limits. Undefined if there is none. */
@@ -351,6 +380,8 @@ interface GroupOptions extends TryCall {
   readonly beyond?: TryCall | undefined;
   /** The weights that the queue of a job gives to each level of its key, the widest first. */
   readonly laneWeights?: readonly number[] | undefined;
+  /** The name of the only member of a pool that the call uses. */
+  readonly member?: string | undefined;
 }
 
 /**
@@ -411,24 +442,28 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   }
 
   /** Finds or creates the group of a call. A one-off group is not stored. */
-  function find(
-    { key, cost, beyond, settles, laneWeights }: GroupOptions,
-    isOneOff: boolean = false,
-  ): Group {
+  function find(options: GroupOptions, isOneOff: boolean = false): Group {
+    const { key, cost, beyond, settles, laneWeights, member } = options;
     const scopes = scopesOf(policy(), key, `bucket("${bucket}")`);
-    const { limits, shadows, perKey } = policy();
-    if (scopes.length + limits.length + shadows.length === 0) throw noLimitError(key, perKey);
-    const isPlain = cost === undefined && beyond === undefined && scopes.length > 0;
+    const { limits, shadows, perKey, pool } = policy();
+    const count = scopes.length + limits.length + shadows.length;
+    if (count === 0 && pool === undefined) throw noLimitError(key, perKey);
+    const isPlain = cost === undefined && beyond === undefined && scopes.length > 0 && !pool;
     const usesCache = isPlain && settles !== true;
     const known = usesCache ? cachedTerms.find((terms) => haveLimits(scopes, terms)) : undefined;
     const costs = known ?? costsFor(scopes, { cost, beyond });
     // A key may contain spaces and digits, so a colon marks the end of the costs.
-    const limitsOfOne = known === undefined && settles === true && limitsOfCall(limits, scopes);
+    const ofMembers = pool?.members.flatMap((each) => each.limits) ?? [];
+    const limitsOfOne = known === undefined &&
+      settles === true && [...limitsOfCall(limits, scopes), ...ofMembers];
     const reserves = limitsOfOne && usesBudget(limitsOfOne, costs.costs);
     const limited = textOfScopes(scopes.map((scope) => scope.key));
+    const home = pool === undefined ? 0 : homeOf(pool, key, member);
     const costText = `${textOfCosts(costs)}${reserves ? " reserved" : ""}`;
     const name = `${costText}:${limited}`;
-    const id = takesTurns() ? `${costText} ${laneWeights?.join() ?? ""}:${key ?? ""}` : name;
+    const atHome = home === 0 ? "" : ` @${home}`;
+    const ofTurns = `${costText} ${laneWeights?.join() ?? ""}${atHome}:${key ?? ""}`;
+    const id = takesTurns() ? ofTurns : `${costText}${atHome}:${limited}`;
     const found = isOneOff ? undefined : groups.get(id);
     // A stored group is only used if its limits are unchanged, because the limits of a tier may
     // have changed.
@@ -437,13 +472,63 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     if (usesCache && known === undefined && cachedTerms.length < MOST_CACHED_TERMS)
       cachedTerms.push(callTerms);
     const turns = turnsOf(key, costs.costs, laneWeights);
-    const group = new Group(callTerms, { keeper, id, name, scopes, turns });
+    const common = { keeper, id, name, scopes, turns };
+    const group = new Group(callTerms, {
+      ...common,
+      ...(pool && { pool: groupPool({ pool, home, callTerms, ...common }, settles) }),
+    });
     return isOneOff ? group : add(group);
+  }
+
+  /** Returns the member that a call uses, as in `SlotRequest`. */
+  function homeOf(pool: PoolPolicy, key: string | undefined, member: string | undefined): number {
+    if (member === undefined) {
+      return pool.stickyUs === undefined || key === undefined ? 0 : memberOfKey(pool, key) + 1;
+    }
+    const names = pool.members.map(({ name }) => name);
+    const index = names.indexOf(member);
+    if (index >= 0) return -index - 1;
+    const where = `pool("${bucket}")`;
+    const remedy = unknownMember(member, names);
+    throw new InvalidOptionError({ where, option: "member", value: member, remedy });
+  }
+
+  function groupPool(
+    of: Pick<Group, "callTerms" | "keeper" | "name" | "scopes"> & {
+      pool: PoolPolicy;
+      home: number;
+    },
+    settles: boolean | undefined,
+  ): GroupPool {
+    const { pool, home, callTerms, keeper, name, scopes } = of;
+    const { costs, scopeLimits } = callTerms;
+    const members: MemberGroup[] = [];
+    const ownCount = limitsOfCall(callTerms.shared, scopes).length;
+
+    function create(number: number): MemberGroup {
+      const member = pool.members[number - 1]!;
+      const after = pool.members.slice(0, number - 1).flatMap((each) => each.limits).length;
+      const first = ownCount + after;
+      const ofMember = costs.slice(first, first + member.limits.length);
+      const withMember = [...scopes, member.scope];
+      const terms = callTermsOf({
+        ...callTerms,
+        scopeLimits: [...scopeLimits, member.limits],
+        memberLimits: [],
+        costs: [...costs.slice(0, ownCount), ...ofMember],
+        whose: ownersOfLimits(policy(), withMember),
+        settles,
+      });
+      return { callTerms: terms, keeper, name: `${name} @${number}`, scopes: withMember, member };
+    }
+
+    return { pool, home, groupOf: (number) => (members[number] ??= create(number)) };
   }
 
   /** Returns true if keys take turns at limits that they share. */
   function takesTurns(): boolean {
-    return policy().fair !== undefined && policy().limits.length > 0;
+    const { limits, fair, pool } = policy();
+    return fair !== undefined && (limits.length > 0 || pool !== undefined);
   }
 
   function turnsOf(
@@ -462,10 +547,12 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     costs: CallCosts,
     settles: boolean | undefined,
   ): CallTerms {
-    const { limits: shared, text } = policy();
+    const { limits: shared, text, pool } = policy();
     const scopeLimits = scopes.map(({ limits }) => limits);
-    const whose = ownersOfLimits(policy(), scopes);
-    return callTermsOf({ ...costs, shared, scopeLimits, whose, text, settles });
+    const members = pool?.members ?? [];
+    const whose = ownersOfLimits(policy(), [...scopes, ...members.map(({ scope }) => scope)]);
+    const memberLimits = members.map(({ limits }) => limits);
+    return callTermsOf({ ...costs, shared, scopeLimits, memberLimits, whose, text, settles });
   }
 
   /**
@@ -473,8 +560,10 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
    * the limits of another key.
    */
   function costsFor(scopes: readonly KeyScope[], { cost, beyond }: GroupOptions): CallCosts {
+    const { pool } = policy();
     const limits = limitsOfCall(policy().limits, scopes);
-    const costs = costsOf(bucket, limits, cost);
+    const memberLimits = pool?.members.map((each) => each.limits) ?? [];
+    const costs = costsOf(bucket, limits, cost).concat(memberCostsOf(bucket, memberLimits, cost));
     const shadowCosts = shadowCostsOf(policy().shadows, cost, beyond);
     if (beyond === undefined) return { costs, shadowCosts };
     const before = costsUnder(scopes, find(beyond));
@@ -508,19 +597,20 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
 
   /** Returns the group of calls with a key and no cost, if all keys have the same limits. */
   function findByKey(key: string): Group | undefined {
-    const { perKey } = policy();
-    if (perKey === undefined && !takesTurns())
+    const { perKey, pool } = policy();
+    if (perKey === undefined && !takesTurns() && pool?.stickyUs === undefined)
       return isOfNames(key) ? undefined : (plain ??= find({}));
     if (perKey === undefined) return byKey.get(key);
     return perKey.isLocal ? undefined : byKey.get(key);
   }
 
   function of(options: GroupOptions): Group {
-    const { key, cost, beyond, settles, laneWeights } = options;
+    const { key, cost, beyond, settles, laneWeights, member } = options;
     // The cached groups of a key do not reserve, so a call that settles its cost looks its group up.
     // They have the weights of the bucket.
     if (cost !== undefined || beyond !== undefined || settles === true) return find(options);
     if (laneWeights !== undefined && takesTurns()) return find(options);
+    if (member !== undefined) return find(options);
     if (key === undefined) return (plain ??= find(options));
     const known = findByKey(key);
     if (known !== undefined) return known;
@@ -528,7 +618,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     // Only a key with its own limits or its own turns is cached. Otherwise, many keys below the last
     // level with limits share one group.
     const isOwn = textOfScopes(group.scopes.map((scope) => scope.key)) === key;
-    if (isOwn || group.turns !== undefined) byKey.set(key, group);
+    if (isOwn || group.pool?.home || group.turns !== undefined) byKey.set(key, group);
     return group;
   }
 

@@ -1,11 +1,13 @@
 import { promisify } from "node:util";
 import { reasonOf } from "../../core/describe.ts";
+import { isMemberKey } from "../../core/key-path.ts";
 import { ClosedError, StoreUnavailableError } from "../../core/errors.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { HORIZON_US } from "../../core/policy/limit-makers.ts";
 import {
   isNone,
+  limitsOfCall,
   MOST_RETURNED,
   NO_POSITION,
   type Drawn,
@@ -26,16 +28,24 @@ import {
   type AskTimes,
   type Received,
 } from "./ask-times.ts";
-import { createDispatcher, keyHeldBy, limitHolding, type Dispatcher } from "./dispatch.ts";
+import {
+  byMember,
+  createDispatcher,
+  keyHeldBy,
+  limitHolding,
+  type Dispatcher,
+} from "./dispatch.ts";
 import {
   createWaitPositions,
   createSlotRequestCount,
   mostLeases,
   nextSlotRequests,
+  poolRequest,
+  type UsesMember,
   type AskedSlots,
 } from "./draw-request.ts";
 import type { Arrival } from "./group-schedule.ts";
-import type { Caller, Group } from "./group.ts";
+import type { Caller, Group, MemberGroup } from "./group.ts";
 import {
   createEarlyRejection,
   createEarliestStartCache,
@@ -112,6 +122,8 @@ export interface PacerOptions extends BucketContext {
   /** If true, callers wait while the store does not answer. If false, they fail. */
   readonly waitsForStore: boolean;
   readonly startsFull: boolean;
+  /** True if calls of this process may use a member of a pool. Defaults to all members. */
+  readonly usesMember?: UsesMember | undefined;
   /** Resolves when the store has replied to all settlements of this process that were sent so far. */
   readonly settlementsAnswered: () => Promise<void>;
   /** Called when the cached start times of one key, or of all keys, have become invalid. */
@@ -191,7 +203,8 @@ export function createPacer(options: PacerOptions): Pacer {
     const asked = nextSlotRequests(schedule, rejection.next(), waitPositions, at);
     const { groups, slotRequests } = asked;
     const { terms } = known;
-    const leased = mostLeases(terms.limits, slotRequests);
+    const { pool } = known.policy;
+    const leased = mostLeases(terms.limits, slotRequests, pool?.members);
     const wasOffered = isOffered;
     isOffered = false;
     const { epoch } = earliestStarts;
@@ -209,6 +222,7 @@ export function createPacer(options: PacerOptions): Pacer {
         lease,
         leases: leased,
         isTry: false,
+        ...(pool && { pool: poolRequest(pool, options.usesMember) }),
       });
       receive(reply, asked, { lease, epoch });
       if (wasOffered) passOn(reply, asked);
@@ -328,7 +342,7 @@ export function createPacer(options: PacerOptions): Pacer {
     group.scopes.forEach(({ key }, index) => waitPositions.keep(key, granted.positions[index]!));
     if (!isStale) return;
     const slots = slotsOf(granted, firstLease, offsetMs);
-    leases.releaseAll(slots, group);
+    for (const [of, own] of byMember(group, slots)) leases.releaseAll(own, of);
     refund(group, slots);
   }
 
@@ -379,9 +393,10 @@ export function createPacer(options: PacerOptions): Pacer {
    * it.
    */
   function refund(group: Group, slots: readonly HeldSlot[]): void {
-    const refunded = track(refundUnused(options, group, slots));
+    const refunded = trackAll(group, slots, (of, own) => refundUnused(options, of, own));
     if (slots.length > 0) clearStartTimes(undefined);
-    // Only quotas and budgets could refuse the next draw because of these slots.
+    // Only quotas and budgets could refuse the next draw because of these slots. A pool has other members.
+    if (group.pool !== undefined) return;
     if (group.scopes.length === 0 && !group.callTerms.hasBudgets) return;
     schedule.deferUntil(group, performance.now() + REFUND_MS);
     void refunded.then(() => {
@@ -409,8 +424,11 @@ export function createPacer(options: PacerOptions): Pacer {
     // next request.
     schedule.deferUntil(group, 0);
     if (slots.length === 0 && isWithoutPosition) return;
-    const unneeded = { generation: heldGeneration, group, slots, position: shared, scopes };
-    void track(giveBack(options, unneeded));
+    void trackAll(group, slots, (of, own) => {
+      const members = slots.length > 0 ? of.scopes.slice(scopes.length) : waitingAt(group, shared);
+      const all = { slots: own, position: shared, scopes: [...scopes, ...members] };
+      return giveBack(options, { generation: heldGeneration, group: of, ...all });
+    });
     if (slots.length > 0) clearStartTimes(undefined);
     if (!isLast) return;
     waitPositions.shared = NO_POSITION;
@@ -423,6 +441,23 @@ export function createPacer(options: PacerOptions): Pacer {
     return tracked;
   }
 
+  /** Returns the members at which calls of a pool waited for a lease. They have one position for all members. */
+  function waitingAt({ pool }: Group, { leaseOrder }: WaitPosition): KeyScope[] {
+    if (pool === undefined || leaseOrder === 0) return [];
+    const position = { ...NO_POSITION, leaseOrder };
+    return pool.pool.members.map(({ scope }) => ({ ...scope, position }));
+  }
+
+  /** Sends a request about slots of a group: in a pool, one for each member. */
+  function trackAll(
+    group: Group,
+    slots: readonly HeldSlot[],
+    send: (of: Group | MemberGroup, slots: readonly HeldSlot[]) => Promise<void>,
+  ): Promise<void> {
+    const sending = [...byMember(group, slots)].map(([of, own]) => track(send(of, own)));
+    return Promise.all(sending).then(() => undefined);
+  }
+
   /** Drops the slots of an older generation. */
   function forgetHeld(): void {
     dispatcher.forget(undefined, refundBudgets);
@@ -431,7 +466,8 @@ export function createPacer(options: PacerOptions): Pacer {
 
   /** Returns the cost of dropped slots to budgets. Other limits may already have lost these bookings. */
   function refundBudgets(group: Group, slots: readonly HeldSlot[]): void {
-    if (group.callTerms.hasBudgets) void track(refundUnused(options, group, slots, "budgets"));
+    if (!group.callTerms.hasBudgets) return;
+    void trackAll(group, slots, (of, own) => refundUnused(options, of, own, "budgets"));
   }
 
   function learn(update: PolicyUpdate): void {
@@ -502,7 +538,8 @@ export function createPacer(options: PacerOptions): Pacer {
     redraw(key, reason) {
       if (reason === "lease") isOffered = true;
       else clearStartTimes(key);
-      if (key === undefined) askTimes.retryNow();
+      // Calls of a pool wait for all members, so a change of one member concerns all of them.
+      if (key === undefined || isMemberKey(key)) askTimes.retryNow();
       else {
         schedule.wake(key);
         if (reason !== "lease") rejection.requestStartTimes(schedule.ofKey(key));
@@ -530,7 +567,7 @@ export function createPacer(options: PacerOptions): Pacer {
  */
 interface Unneeded {
   readonly generation: number;
-  readonly group: Group;
+  readonly group: Group | MemberGroup;
   readonly slots: readonly HeldSlot[];
   /** The queue position in the bucket. `scopes` contain the queue positions of the group's keys. */
   readonly position: WaitPosition;
@@ -546,7 +583,8 @@ function giveBack(
   const { name, callTerms } = group;
   const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
   if (slotsUs.length > 0) count("returned", slotsUs.length);
-  const slotRequest = { name, scopes, costs: callTerms.costs, reserves: callTerms.reserves };
+  const costs = callTerms.costs.slice(0, limitsOfCall(callTerms.shared, scopes).length);
+  const slotRequest = { name, scopes, costs, reserves: callTerms.reserves };
   const { terms } = known;
   const request = { bucket, asker, terms, generation, position, slotRequest, slotsUs };
   return sent(store.giveBack(request), context);
@@ -560,7 +598,7 @@ const MOST_REFUNDS = 20;
  */
 export async function refundUnused(
   context: BucketContext,
-  { scopes, callTerms }: Group,
+  { scopes, callTerms }: Pick<Group, "scopes" | "callTerms">,
   slots: readonly HeldSlot[],
   which: "all" | "budgets" = "all",
 ): Promise<void> {

@@ -160,9 +160,18 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
 
   resolveWith(slot: HeldSlot, start: Start): void {
     this.#wait?.end();
-    const drawn = new DrawnSlot(this, slot, start);
+    const drawn = new DrawnSlot(
+      this.group.pool === undefined ? this : this.#atMember(slot),
+      slot,
+      start,
+    );
     this.#context.onSlot?.(this.options, drawn, this.group);
     this.#settling.resolve(drawn);
+  }
+
+  /** The same call under the limits of the member that its slot is for. */
+  #atMember(slot: HeldSlot): DrawnFor {
+    return { group: this.group.of(slot), key: this.key, sinceMs: this.sinceMs };
   }
 
   fail(reason: unknown): void {

@@ -13,7 +13,7 @@ import {
 } from "../call-options.ts";
 import type { Cost } from "../costs.ts";
 import type { ReportedOutcome } from "../feedback/feedback.ts";
-import type { Slot } from "../slot/slot.ts";
+import type { KeyedSlot, Slot } from "../slot/slot.ts";
 
 /** A call as the bucket's `cost` function receives it. */
 export interface SentCall {
@@ -40,6 +40,8 @@ export interface SentCall {
 export interface AnsweredCall extends SentCall {
   /** The estimated cost that was drawn for the call. */
   readonly cost: Cost | undefined;
+  /** In a pool, the name of the member that the call used. */
+  readonly member?: string | undefined;
   /**
    * Reports the fraction of its estimate that a call really used, such as 0.31, under a name of up to 256 characters.
    * All replicas share the mean for each name. The first hundred reports count equally; after that, each new report
@@ -118,7 +120,7 @@ export type FilledOptions<Given extends Options> = Given & {
    */
   readonly settlesAhead?: boolean | undefined;
   /** Called with the call's slot. */
-  readonly onDrawn?: ((slot: Slot) => void) | undefined;
+  readonly onDrawn?: ((slot: KeyedSlot) => void) | undefined;
 };
 
 /** The path of the client method for each call through `throttledClient()`, by the `this` of the call. */
@@ -156,12 +158,13 @@ async function fill<Given extends Options>(
   if (options.settle !== undefined || settleBy === undefined)
     return Object.assign({}, options, { cost });
   const learn = (name: string, ratio: number): void => learned.learn(name, ratio);
-  let slot: Slot | undefined;
-  const onDrawn = (drawn: Slot): void => void (slot = drawn);
+  let slot: KeyedSlot | undefined;
+  const onDrawn = (drawn: KeyedSlot): void => void (slot = drawn);
   // If the cost cannot be booked, for example after a policy change, the estimate stays.
   const book = (booked: SettledCost): void => void slot?.settle(booked).catch(() => {});
   const answered = { cost, learn, book, ...call };
-  const settle = (result: unknown): KnownCost | Promise<KnownCost> => settleBy(result, answered);
+  const settle = (result: unknown): KnownCost | Promise<KnownCost> =>
+    settleBy(result, slot?.member === undefined ? answered : { ...answered, member: slot.member });
   return Object.assign({}, options, { cost, settle, settlesAhead: true, onDrawn });
 }
 

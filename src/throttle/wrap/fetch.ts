@@ -50,7 +50,18 @@ interface Tried {
 
 type RequestOptions = FilledOptions<OptionsOfCall<CallOptionsRead>>;
 
-export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {}): ThrottledFetch {
+/** Returns the request as the member of a pool receives it. */
+export type AddressRequest = (
+  slot: KeyedSlot,
+  input: Parameters<FetchFunction>[0],
+  init: RequestInit,
+) => readonly [input: Parameters<FetchFunction>[0], init: RequestInit];
+
+export function createFetch(
+  bucket: OwnedBucket,
+  options: FetchCallOptions = {},
+  address?: AddressRequest,
+): ThrottledFetch {
   const { tries: mostTries = MOST_TRIES, fetch: ownFetch, retry } = options;
   const optionsOf = optionsReader("fetch.with()", options);
 
@@ -149,7 +160,8 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     };
     try {
       const ended = signalled({ ...init, ...again }, either.signal ?? null);
-      const response = await request(input, ended);
+      const [target, addressed] = address?.(slot, input, ended) ?? [input, ended];
+      const response = await request(target, addressed);
       return { slot, response, isHeld, end };
     } catch (error) {
       end();
@@ -208,7 +220,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   }
 
   const withOptions = (given: FetchOptions): ThrottledFetch =>
-    createFetch(bucket, { ...options, ...readFetchOverrides("fetch.with()", given) });
+    createFetch(bucket, { ...options, ...readFetchOverrides("fetch.with()", given) }, address);
   return Object.assign(throttledFetch, { with: withOptions });
 }
 

@@ -28,30 +28,38 @@ import { Wait } from "../waiting/wait.ts";
 import { methodNoted, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
 import type { Throttled } from "./throttled-types.ts";
 
+/** Returns the arguments that come before those of the caller: in a pool, the value of the slot's member. */
+export type LeadingArguments = (slot: KeyedSlot) => readonly unknown[];
+
+const NO_LEADING: LeadingArguments = () => [];
+
 export function throttle<F extends AnyFunction>(
   bucket: OwnedBucket,
   fn: F,
   given: ThrottledOptions<F> = {},
+  leading?: LeadingArguments,
 ): Throttled<F> {
   assertFunction("throttled()", fn, "give the function whose calls are to be paced");
   const options = readCallOptions("throttled()", given);
   const { concurrency } = options;
   const concurrencySlots =
     concurrency === undefined ? undefined : createConcurrencySlots(bucket, concurrency);
-  return wrap({ bucket, fn, concurrencySlots }, options);
+  return wrap({ bucket, fn, concurrencySlots, leading }, options);
 }
 
 /** Waits for a slot and makes one call, without wrapping a function. */
 export async function runOnce<Result>(
   bucket: OwnedBucket,
-  fn: () => Result,
+  fn: (...leading: never[]) => Result,
   given: RunOptions<Result> = {},
+  leading: LeadingArguments = NO_LEADING,
 ): Promise<Awaited<Result>> {
   assertFunction("run()", fn, "give the function that makes the call, such as () => send(mail)");
   const options = await withDefaults(bucket.calls, "run()", readRunOptions("run()", given), {
     args: [],
   });
-  return (await callOnSlot(bucket, options, { name: fn.name, run: () => fn() })) as Awaited<Result>;
+  const run = (slot: KeyedSlot): Result => fn(...(leading(slot) as never[]));
+  return (await callOnSlot(bucket, options, { name: fn.name, run })) as Awaited<Result>;
 }
 
 function assertFunction(where: string, fn: unknown, remedy: string): void {
@@ -64,13 +72,14 @@ interface Wrapping<F> {
   readonly bucket: OwnedBucket;
   readonly fn: F;
   readonly concurrencySlots: ConcurrencySlots | undefined;
+  readonly leading: LeadingArguments | undefined;
 }
 
 function wrap<F extends AnyFunction>(
   wrapping: Wrapping<F>,
   options: CallOptionsRead,
 ): Throttled<F> {
-  const { bucket, fn, concurrencySlots } = wrapping;
+  const { bucket, fn, concurrencySlots, leading } = wrapping;
   const optionsOf = optionsReader("throttled()", options);
 
   async function paced(this: unknown, ...args: never[]): Promise<unknown> {
@@ -80,11 +89,21 @@ function wrap<F extends AnyFunction>(
       method: methodNoted(this),
     });
     const own = filled instanceof Promise ? await filled : filled;
-    const run = (): unknown => Reflect.apply(fn, this, args);
+    const run = (slot: KeyedSlot): unknown =>
+      Reflect.apply(
+        fn,
+        this,
+        leading === undefined ? args : ([...leading(slot), ...args] as never[]),
+      );
     const { name } = fn;
     if (concurrencySlots === undefined) return callOnSlot(bucket, own, { name, run });
     return callWithin(concurrencySlots, own, (left, end) =>
-      callOnSlot(bucket, left, { name, run: () => runHeld(concurrencySlots, name, run) }, end),
+      callOnSlot(
+        bucket,
+        left,
+        { name, run: (slot) => runHeld(concurrencySlots, name, () => run(slot)) },
+        end,
+      ),
     );
   }
 
@@ -103,7 +122,7 @@ function wrap<F extends AnyFunction>(
 async function callOnSlot(
   bucket: OwnedBucket,
   options: FilledOptions<OptionsOfCall<CallOptionsRead>>,
-  { name, run }: { readonly name: string; readonly run: () => unknown },
+  { name, run }: { readonly name: string; readonly run: (slot: KeyedSlot) => unknown },
   onEnd: () => void = () => {},
 ): Promise<unknown> {
   const { cost, feedback, settle, settlesAhead = false } = options;
@@ -149,8 +168,8 @@ async function callOnSlot(
   const lost = slot.hasLease ? slot.signal : undefined;
   let result: unknown;
   try {
-    const runHere = (): unknown => runHeld(bucket.name, name, run);
-    result = await (lost === undefined ? run() : untilAborted(lost, runHere));
+    const runHere = (): unknown => runHeld(bucket.name, name, () => run(slot));
+    result = await (lost === undefined ? run(slot) : untilAborted(lost, runHere));
   } catch (error) {
     await threw(error);
     throw error;

@@ -6,6 +6,7 @@ import { budget } from "../../../src/core/policy/limit-makers.ts";
 import type { BudgetPeriod, Limit } from "../../../src/core/limits/rule.ts";
 import { RULES } from "../../../src/core/limits/registry.ts";
 import { readPerKeyText } from "../../../src/core/policy/per-key.ts";
+import { readPoolText } from "../../../src/core/policy/pool.ts";
 import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { PRIORITIES } from "../../../src/core/input/options.ts";
 import { NO_POSITION, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
@@ -142,6 +143,31 @@ function policyOf(
     });
 }
 
+/** The same policies with members, of which each call uses one. */
+function pooled(policy: fc.Arbitrary<Policy>): fc.Arbitrary<Policy> {
+  const members = fc.array(
+    fc.record({
+      limits: fc.array(limitOf(KINDS, 60), { minLength: 1, maxLength: 2 }),
+      isDrained: fc.nat(5).map((each) => each === 0),
+    }),
+    { minLength: 1, maxLength: 4 },
+  );
+  const prefer = fc.constantFrom(undefined, ["a"]);
+  const stickyUs = fc.constantFrom(undefined, 0, 50_000, 5_000_000);
+  return fc
+    .tuple(policy, members, fc.boolean(), prefer, stickyUs)
+    .map(([under, all, areShared, preferred, sticky]) => {
+      const isShared = areShared && under.limits.length > 0;
+      const named = all.map(({ limits, isDrained }, index) => {
+        return { name: "abcd"[index]!, limits, ...(isDrained && { isDrained }) };
+      });
+      const pool = readPoolText({ members: named, prefer: preferred, stickyUs: sticky })!;
+      // A floor is a part of a shared limit.
+      const fair = under.fair && { ...under.fair, floors: {} };
+      return makePolicy(isShared ? { ...under, pool } : { ...under, limits: [], fair, pool });
+    });
+}
+
 /** A budget can be no shadow. */
 const RATES = KINDS.filter((kind) => RULES.get(kind)!.isRate && kind !== "budget");
 
@@ -180,6 +206,7 @@ const wanted: fc.Arbitrary<Wanted> = fc.record(
     isBounded: fc.boolean(),
     settles: fc.boolean(),
     takesTurns: fc.boolean(),
+    home: fc.constantFrom(0, 0, 0, 1, 2, -1, -2),
   },
   { requiredKeys: ["wanted", "cost"] },
 );
@@ -367,6 +394,7 @@ describe.each([
   { what: "one limit", policy: policyOf(KINDS, 1), numRuns: 1_500 },
   { what: "one leaky bucket", policy: policyOf(["leaky-bucket"], 1), numRuns: 1_000 },
   { what: "limits and shadows", policy: shadowed(policyOf(KINDS, 2)), numRuns: 1_500 },
+  { what: "members of any limits", policy: pooled(policyOf(KINDS, 2, 60)), numRuns: 2_500 },
   { what: "any mix of limits, shared and per key", policy: policyOf(KINDS, 3), numRuns: 2_500 },
   {
     what: "any mix of limits at each level of paths",

@@ -40,13 +40,15 @@ export interface Wanted {
   readonly drewElsewhere?: boolean;
   /** A bucket that was lost starts full. */
   readonly startsFull?: boolean;
+  /** In a pool, the member that the calls use, as in `SlotRequest`. */
+  readonly home?: number;
   /** The draw takes turns, if the policy says so. */
   readonly takesTurns?: boolean;
   /** Since when the first, the second and the last of the calls wait; unless given, since they were first asked for. */
   readonly sincesUs?: readonly [number, number, number];
 }
 
-/** Draws from a store as a pacer does: it remembers what it was told last. */
+/** Draws from a store as a pacer does: it keeps the last reply. */
 export interface TestReplica {
   readonly last: DrawReply | undefined;
   /** The first slot request of the last draw. */
@@ -77,14 +79,15 @@ export function createTestReplica(
     bucket: string;
     name: string;
     policy: Policy;
-    /** When the policy was declared, if the replica has heard of that already. */
+    /** When the policy was declared, if the replica knows that already. */
     version?: number;
     /** The limited keys of a key. By default, those of the policy. */
     scopesOf?: (key: string | undefined) => readonly KeyScope[];
   },
 ): TestReplica {
   const { bucket, name, policy } = given;
-  const { limits, shares, text, shadows } = policy;
+  const { limits, shares, text, shadows, pool } = policy;
+  const members = pool?.members ?? [];
   let version = given.version ?? 0;
   let generation = 0;
   let last: DrawReply | undefined;
@@ -120,13 +123,15 @@ export function createTestReplica(
     isBounded = false,
     settles = false,
     sincesUs,
+    home = 0,
   }: Wanted): SlotRequest {
     const scopes = scopesFor(key).map((scope): KeyScope => {
       return { ...scope, position: positions.get(scope.key) ?? NO_POSITION };
     });
     const byUnit: Readonly<Record<string, number>> =
       typeof cost === "number" ? { calls: cost } : cost;
-    const costs = limitsOfCall(limits, scopes).map(({ unit, kind }) =>
+    const ofMembers = members.flatMap((member) => member.limits);
+    const costs = [...limitsOfCall(limits, scopes), ...ofMembers].map(({ unit, kind }) =>
       kind === "concurrency" ? Number(!isUnderWay) : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
     );
     const shadowCosts = inShadow?.map(({ unit }) => byUnit[unit] ?? (unit === "calls" ? 1 : 0));
@@ -146,7 +151,20 @@ export function createTestReplica(
       sinceUs,
       nextSinceUs,
       lastSinceUs,
+      ...(pool && { home: Math.max(-members.length, Math.min(members.length, home)) }),
     };
+  }
+
+  /** A slot request of calls that use one member: the member is one more scope. */
+  function atMember(slotRequest: SlotRequest, number: number): SlotRequest {
+    if (number === 0) return slotRequest;
+    const { name, scopes, costs } = slotRequest;
+    const own = limitsOfCall(limits, scopes).length;
+    const after = members.slice(0, number - 1).flatMap((member) => member.limits).length;
+    const { scope } = members[number - 1]!;
+    const ofMember = costs.slice(own + after, own + after + scope.limits.length);
+    const all = [...costs.slice(0, own), ...ofMember];
+    return { ...slotRequest, name: `${name} @${number}`, scopes: [...scopes, scope], costs: all };
   }
 
   function turnsOf({ key }: Wanted): KeyTurns {
@@ -158,7 +176,8 @@ export function createTestReplica(
 
   async function drawAll(given: readonly Wanted[]): Promise<DrawReply> {
     const isTry = given.some((each) => each.isTry === true);
-    const isFair = given[0]!.takesTurns === true && policy.fair !== undefined && limits.length > 0;
+    const mayTakeTurns = policy.fair !== undefined && (limits.length > 0 || pool !== undefined);
+    const isFair = given[0]!.takesTurns === true && mayTakeTurns;
     const drewElsewhere = given.some((each) => each.drewElsewhere === true);
     const withoutPositions = (slotRequest: SlotRequest): SlotRequest => ({
       ...slotRequest,
@@ -179,13 +198,24 @@ export function createTestReplica(
       lease,
       leases: 1_000,
       isTry,
+      ...(pool && {
+        pool: {
+          stickyUs: pool.stickyUs ?? 0,
+          members: members.map(({ scope, tier, isDrained }) => ({
+            ...scope,
+            tier,
+            isUsable: !isDrained,
+          })),
+        },
+      }),
     });
     if (reply.newText === undefined) {
       version = reply.version;
       generation = reply.generation;
     }
     for (const [index, { slotsUs }] of reply.granted.entries()) {
-      const all = limitsOfCall(limits, slotRequests[index]!.scopes);
+      const ofMembers = members.flatMap((member) => member.limits);
+      const all = [...limitsOfCall(limits, slotRequests[index]!.scopes), ...ofMembers];
       if (all.some(({ kind }) => kind === "concurrency")) lease += slotsUs.length;
     }
     if (isTry) return reply;
@@ -214,18 +244,23 @@ export function createTestReplica(
     terms,
     draw: (wanted, cost = 1) => drawAll([{ wanted, cost }]),
     drawAll,
-    giveBack: (slotsUs, cost = 1, key) => {
+    async giveBack(slotsUs, cost = 1, key) {
       const slotRequest = slotRequestOf({ wanted: 1, cost, ...(key === undefined ? {} : { key }) });
       const position = last?.position ?? NO_POSITION;
-      return store.giveBack({
-        bucket,
-        asker: name,
-        terms: terms(),
-        generation,
-        position,
-        slotRequest,
-        slotsUs,
-      });
+      const [granted] = last?.granted ?? [];
+      const numberOf = (slotUs: number): number =>
+        granted?.members?.[granted.slotsUs.indexOf(slotUs)] ?? 0;
+      for (const number of pool === undefined ? [0] : new Set(slotsUs.map(numberOf))) {
+        await store.giveBack({
+          bucket,
+          asker: name,
+          terms: terms(),
+          generation,
+          position,
+          slotRequest: atMember(slotRequest, number),
+          slotsUs: slotsUs.filter((slotUs) => pool === undefined || numberOf(slotUs) === number),
+        });
+      }
     },
     settle: (slotUs, byUnit, key, isUnused, estimate) => {
       const all = limitsOfCall(limits, scopesFor(key));
@@ -240,8 +275,11 @@ export function createTestReplica(
       return store.release({ bucket, terms: terms(), scopes, asker: name, leases });
     },
     renew: (leases, key) => store.renew({ ...about(key), asker: name, leases }),
-    steer: (change, key) =>
-      store.steer({ bucket, terms: terms(), scope: scopesFor(key).at(-1), change }),
+    steer(change, key) {
+      const member = members.find((each) => each.name === key);
+      const scope = member === undefined ? scopesFor(key).at(-1) : member.scope;
+      return store.steer({ bucket, terms: terms(), scope, change });
+    },
     peek: (key) => store.peek(about(key)),
   };
 }

@@ -15,7 +15,7 @@ import {
   type InsightStore,
   type Point as StoredPoint,
 } from "../../../core/stores/insight/store.ts";
-import type { BriefState, BucketState, InForce } from "../bucket-state.ts";
+import type { BriefState, BucketState, InForce, MemberState } from "../bucket-state.ts";
 import type { BudgetState } from "../budgets.ts";
 
 /** The author, reason and end of an active override or pause. */
@@ -53,6 +53,8 @@ export interface ReplicaOfBucket {
 export interface BucketStatus extends BucketState, OfAllReplicas {
   /** The balances of the budgets that all keys share. Undefined in an overview, and without such budgets. */
   readonly budgets?: readonly BudgetState[] | undefined;
+  /** The members of a pool. Undefined in an overview, and for other buckets. */
+  readonly members?: readonly MemberState[] | undefined;
 }
 
 /** A {@link BucketStatus} without the state of each limit. */
@@ -124,17 +126,24 @@ export async function readStatus(
   name: string,
   insight: InsightStore,
   inForce: Promise<Pick<InForce, "policy" | "state">>,
-  readBudgets: () => Promise<readonly BudgetState[]>,
+  read: {
+    readonly budgets: () => Promise<readonly BudgetState[]>;
+    readonly members: () => Promise<readonly MemberState[]>;
+  },
 ): Promise<BucketStatus> {
   const [{ policy, state }, facts] = await Promise.all([inForce, insight.bucket(name)]);
   const status = describeStatus(name, policy, state, facts);
   const hasBudgets = policy.limits.some(({ budget }) => budget !== undefined);
-  return hasBudgets ? { ...status, budgets: await readBudgets() } : status;
+  return {
+    ...status,
+    ...(hasBudgets && { budgets: await read.budgets() }),
+    ...(policy.pool !== undefined && { members: await read.members() }),
+  };
 }
 
 export function describeStatus<State extends BriefState>(
   name: string,
-  { limits, text }: Pick<Policy, "limits" | "text">,
+  { limits, text, pool }: Pick<Policy, "limits" | "text" | "pool">,
   state: State,
   facts: BucketFacts,
 ): State & OfAllReplicas {
@@ -159,7 +168,7 @@ export function describeStatus<State extends BriefState>(
   return withForever({
     ...state,
     name,
-    capPerSecond: capOf({ limits }),
+    capPerSecond: capOf({ limits, pool }),
     actualPerSecond,
     refusals: facts.refusals,
     source: isOverride ? ("override" as const) : (state.policyFrom as "code" | "rules"),
@@ -193,10 +202,18 @@ function recentOf({ startedIn10s, atMs }: BucketFacts["reports"][number], nowMs:
   return Math.max(0, Math.round(startedIn10s * (1 - agoMs / RATE_MS)));
 }
 
-/** Returns the most calls of cost 1 per second under the shared rates. Undefined without a shared rate. */
-export function capOf({ limits }: Pick<Policy, "limits">): number | undefined {
-  const rates = ratesOf(limits);
-  return rates.length === 0 ? undefined : Math.min(...rates.map(({ perSecond }) => perSecond));
+/**
+ * Returns the most calls of cost 1 per second under the shared rates and those of all members of a pool together.
+ * Undefined without such a rate.
+ */
+export function capOf({ limits, pool }: Pick<Policy, "limits" | "pool">): number | undefined {
+  const rates = ratesOf(limits).map(({ perSecond }) => perSecond);
+  const ofMembers = pool?.members
+    .filter(({ isDrained }) => !isDrained)
+    .map((member) => Math.min(...ratesOf(member.limits).map(({ perSecond }) => perSecond)));
+  const all = ofMembers === undefined ? rates : [...rates, sum(ofMembers)];
+  const least = Math.min(...all);
+  return least === Infinity ? undefined : least;
 }
 
 function ratesOf(limits: Policy["limits"]) {

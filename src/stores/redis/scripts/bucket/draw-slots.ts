@@ -18,6 +18,7 @@ export function runPlainTry<Reply>(
     input: Input,
   ) => Reply,
 ): Reply | undefined {
+  if (input.pool !== undefined) return undefined;
   if (isPlainTry(input)) return run(slotsTry, input);
   const planned = planScopesTry(input);
   return planned && run(scopesTry, planned);

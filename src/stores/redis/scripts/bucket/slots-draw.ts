@@ -56,7 +56,7 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
     ];
   },
   decode: (reply, input) => {
-    const { slotRequests, terms, isTry } = input;
+    const { slotRequests } = input;
     const [packed, newText, notes, tags] = reply as Reply;
     const numbers = createNumbers(packed);
     const [nowUs, generation, version, alive, source] = numbers.take(5) as Five;
@@ -64,7 +64,7 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
     const [closedUntilUs, closedBy] = [numbers.next(), numbers.next()];
     const spareLeases = numbers.next();
     const isAgreed = newText.length === 0;
-    const granted = isAgreed ? readAll(numbers, { slotRequests, terms, isTry }) : [];
+    const granted = isAgreed ? readAll(numbers, input) : [];
     const drawn = {
       nowUs,
       generation,
@@ -175,11 +175,13 @@ function hasPosition({ sinceUs, leaseOrder }: WaitPosition): boolean {
 }
 
 /**
- * Returns each key once, even if several slot requests have it. A key's number is its index plus 1.
+ * Returns each key once, even if several slot requests have it. A key's number is its index plus 1. The members of a
+ * pool are the last keys.
  */
-function keysOf({ slotRequests }: Pick<DrawRequest, "slotRequests">): LimitedKey[] {
+function keysOf({ slotRequests, pool }: Pick<DrawRequest, "slotRequests" | "pool">): LimitedKey[] {
   const keys = new Map<string, LimitedKey>();
   for (const { scopes } of slotRequests) for (const scope of scopes) keys.set(scope.key, scope);
+  for (const member of pool?.members ?? []) keys.set(member.key, member);
   return [...keys.values()];
 }
 
@@ -202,15 +204,22 @@ function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
     }
   }
   const hasShadows = (terms.shadows?.length ?? 0) > 0;
-  const extras = (hasShadows ? 1 : 0) + (isFair(input) ? 2 : 0);
-  return [...numbers, extras, ...shadowsNumbers(terms)];
+  const { pool } = input;
+  const extras = (hasShadows ? 1 : 0) + (isFair(input) ? 2 : 0) + (pool === undefined ? 0 : 4);
+  const rest = [...numbers, extras, ...shadowsNumbers(terms)];
+  if (pool === undefined) return rest;
+  const members = pool.members.flatMap(({ tier, isUsable }) => [tier, isUsable ? 1 : 0]);
+  return [...rest, pool.members.length, pool.stickyUs, ...members];
 }
 
 /**
  * Returns the numbers of the slot requests. Calls form a class if they cost the same under the same
  * limits of the bucket and of their keys. Each class is sent once.
  */
-function slotRequestNumbers({ slotRequests }: SlotsDraw, keys: readonly LimitedKey[]): number[] {
+function slotRequestNumbers(
+  { slotRequests, pool }: SlotsDraw,
+  keys: readonly LimitedKey[],
+): number[] {
   const numberOfKey = new Map(keys.map(({ key }, index) => [key, index + 1]));
   const numberOfClass = new Map<readonly number[], number>();
   const classes: number[] = [];
@@ -239,6 +248,7 @@ function slotRequestNumbers({ slotRequests }: SlotsDraw, keys: readonly LimitedK
       numbers.push(floorUs, isPending ? 1 : 0, weights.length, ...weights.map(inThousandths));
     }
   }
+  if (pool !== undefined) numbers.push(...slotRequests.map(({ home = 0 }) => home));
   return [numberOfClass.size, ...classes, slotRequests.length, ...numbers];
 }
 
@@ -246,14 +256,15 @@ function inThousandths(weight: number): number {
   return Math.max(1, Math.round(weight * 1_000));
 }
 
-type Asked = Pick<SlotsDraw, "slotRequests" | "terms" | "isTry">;
+type Asked = Pick<SlotsDraw, "slotRequests" | "terms" | "isTry" | "pool">;
 
 /**
  * Reads the results of the slot requests. In the reply to a try, each slot request's statuses
  * follow its result.
  */
-function readAll(numbers: Numbers, { slotRequests, terms, isTry }: Asked): Granted[] {
-  const granted = slotRequests.map((slotRequest) => readGranted(numbers, slotRequest, terms));
+function readAll(numbers: Numbers, { slotRequests, terms, isTry, pool }: Asked): Granted[] {
+  const read = { limits: terms.limits, hasMembers: pool !== undefined };
+  const granted = slotRequests.map((slotRequest) => readGranted(numbers, slotRequest, read));
   if (!isTry) return granted;
   return granted.map((each, index) => {
     const statuses = slotRequests[index]!.costs.map(() => readStatus(numbers.take(3)));
@@ -264,7 +275,7 @@ function readAll(numbers: Numbers, { slotRequests, terms, isTry }: Asked): Grant
 function readGranted(
   numbers: Numbers,
   { costs, scopes }: SlotRequest,
-  { limits }: Asked["terms"],
+  { limits, hasMembers }: { readonly limits: readonly Limit[]; readonly hasMembers: boolean },
 ): Granted {
   const count = numbers.next();
   if (count === -1) {
@@ -283,7 +294,9 @@ function readGranted(
     return isAsBefore ? position : found;
   });
   const slotsUs = numbers.take(numbers.next());
-  const granted = { slotsUs, notBeforeUs, bindsAt, soonestUs, positions, statuses: [] };
+  const members = hasMembers && { members: numbers.take(slotsUs.length) };
+  const ends = { notBeforeUs, bindsAt, soonestUs, positions, statuses: [] };
+  const granted = { slotsUs, ...members, ...ends };
   if (count === 0) return { run: undefined, ...granted };
   // The first limit determines the spacing of a run.
   const spacing = spacingOf(limits[0] ?? scopes[0]?.limits[0], costs);

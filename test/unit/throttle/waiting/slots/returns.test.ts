@@ -31,7 +31,7 @@ async function settledFor(text: string): Promise<readonly unknown[]> {
     name: "",
     scopes: [],
   });
-  const slots = [1, 2].map(() => ({ slotUs: 7_000_000, atMs: 0, lease: 0, rank: 2 }));
+  const slots = [1, 2].map(() => ({ slotUs: 7_000_000, atMs: 0, lease: 0, rank: 2, member: 0 }));
 
   await refundUnused(context, group, slots);
 

@@ -1,0 +1,346 @@
+import { afterEach, describe, expect, expectTypeOf, it } from "vitest";
+import {
+  createSluice,
+  fixedWindow,
+  leakyBucket,
+  type Pool,
+  type PoolCalls,
+  type PoolOptions,
+  type Sluice,
+} from "sluice";
+import { openai } from "sluice/llm";
+import { rejectionOf } from "../../../support/async/rejection.ts";
+
+let opened: Sluice[] = [];
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+});
+
+function open(): Sluice {
+  const log = (): void => {};
+  const sluice = createSluice({ redis: "memory", logger: { warn: log, error: log } });
+  opened.push(sluice);
+  return sluice;
+}
+
+const FAST = "1000/s";
+
+function accounts(options: Partial<PoolOptions<{ readonly id: string }>> = {}) {
+  return open().pool("accounts", {
+    members: {
+      east: { rate: FAST, value: { id: "E" } },
+      west: { rate: FAST, value: { id: "W" } },
+    },
+    ...options,
+  });
+}
+
+async function membersOf(pool: PoolCalls<unknown>, count: number): Promise<Set<string>> {
+  const slots = await Promise.all(Array.from({ length: count }, () => pool.draw()));
+  return new Set(slots.map(({ member }) => member));
+}
+
+describe("a pool", () => {
+  it("draws slots with the name and the value of a member, from all members", async () => {
+    const pool = accounts();
+
+    const slots = await Promise.all(Array.from({ length: 10 }, () => pool.draw()));
+
+    expect(slots.filter(({ member }) => member === "east")).toHaveLength(5);
+    expect(slots.every(({ member, value }) => value.id === (member === "east" ? "E" : "W"))).toBe(
+      true,
+    );
+    expectTypeOf(slots[0]!.value).toEqualTypeOf<{ readonly id: string }>();
+  });
+
+  it("calls a throttled function with the value of the member, and with its arguments", async () => {
+    const pool = accounts();
+    const call = pool.throttled(
+      async ({ id }, text: string, count: number) => `${id} ${text}${count}`,
+    );
+
+    const results = await Promise.all([call("a", 1), call.with({ key: "acme" })("b", 2)]);
+
+    expect(results.map((text) => text.slice(2))).toEqual(["a1", "b2"]);
+    expect(results.every((text) => /^[EW] /.test(text))).toBe(true);
+    expectTypeOf(call).parameters.toEqualTypeOf<[text: string, count: number]>();
+    expect(await pool.run(({ id }) => id.length)).toBe(1);
+  });
+
+  it("decides at once by the member that the call uses, or that is free first", async () => {
+    const pool = open().pool("p", {
+      members: { a: { rate: "1/h", value: 1 }, b: { limits: [fixedWindow(5, "1h")], value: 2 } },
+      prefer: ["a", "b"],
+    });
+
+    const first = await pool.tryDraw();
+    const later = await Promise.all(Array.from({ length: 5 }, () => pool.tryDraw()));
+    const refused = await pool.tryDraw();
+    const refusedByOne = await pool.member("a").tryDraw();
+
+    expect(first).toMatchObject({ allowed: true, slot: { member: "a", value: 1 } });
+    expect(later.every(({ allowed, slot }) => allowed && slot.value === 2)).toBe(true);
+    expect(later.at(-1)!.limits.map(({ name }) => name)).toEqual(["5 each 1h (member b)"]);
+    expect(refused).toMatchObject({ allowed: false, remaining: 0 });
+    expect(refusedByOne).toMatchObject({ allowed: false, limitedBy: "1/h (member a)" });
+  });
+
+  it("names the cooldown of a member that refuses a try", async () => {
+    const pool = accounts({ prefer: ["east", "west"] });
+    const refuse = pool.member("east").throttled(() => {
+      throw Object.assign(new Error("429"), { status: 429, headers: { "retry-after": "60" } });
+    });
+    await refuse().catch(() => {});
+    await pool.drainMember("west");
+
+    await expect
+      .poll(async () => (await pool.tryDraw()).limitedBy)
+      .toBe("a cooldown (member east)");
+  });
+
+  it("lets a call use only one member", async () => {
+    const west = accounts().member("west");
+
+    expect(await membersOf(west, 5)).toEqual(new Set(["west"]));
+    expect(west.value).toEqual({ id: "W" });
+    expect(await west.run(({ id }) => id)).toBe("W");
+    expect(await west.throttled(({ id }) => id)()).toBe("W");
+  });
+
+  it("sends requests to the base URL of the member, with its headers", async () => {
+    const seen: string[] = [];
+    const send = async (input: unknown, init: RequestInit = {}): Promise<Response> => {
+      const headers = new Headers(init.headers);
+      seen.push(`${String(input)} ${headers.get("authorization")} ${headers.get("x-own")}`);
+      return new Response("fine");
+    };
+    const pool = open().pool("hosts", {
+      members: {
+        east: {
+          rate: FAST,
+          baseUrl: "https://east.example.com/openai/",
+          headers: { authorization: "Bearer E" },
+        },
+        west: { rate: FAST, headers: { authorization: "Bearer W" } },
+      },
+    });
+    const url = "https://api.example.com/v1/chat?a=1";
+    const init = { headers: { authorization: "none", "x-own": "1" } };
+
+    await pool.member("east").fetch.with({ fetch: send })(url, init);
+    await pool.member("west").fetch.with({ fetch: send })(url, init);
+    await pool.member("east").fetch.with({ fetch: send })(new Request(url, init));
+    await pool.member("east").fetch.with({ fetch: send })("/openai/v1/models");
+
+    expect(seen).toEqual([
+      "https://east.example.com/openai/v1/chat?a=1 Bearer E 1",
+      "https://api.example.com/v1/chat?a=1 Bearer W 1",
+      "https://east.example.com/openai/v1/chat?a=1 Bearer E 1",
+      "https://east.example.com/openai/v1/models Bearer E null",
+    ]);
+  });
+
+  it("tries a refused request again at another member", async () => {
+    const seen: string[] = [];
+    const send = async (input: unknown): Promise<Response> => {
+      seen.push(new URL(String(input)).hostname);
+      const isRefused = seen.length === 1;
+      const headers = { "retry-after": "60" };
+      return new Response("", isRefused ? { status: 429, headers } : { status: 200 });
+    };
+    const pool = open().pool("hosts", {
+      members: {
+        east: { rate: FAST, baseUrl: "https://east.example.com" },
+        west: { rate: FAST, baseUrl: "https://west.example.com" },
+      },
+      prefer: ["east", "west"],
+    });
+
+    const response = await pool.fetch.with({ fetch: send })("/v1/chat");
+
+    expect(response.status).toBe(200);
+    expect(seen).toEqual(["east.example.com", "west.example.com"]);
+    const states = await pool.members();
+    expect(states.map(({ name, coolingForMs }) => [name, coolingForMs > 0])).toEqual([
+      ["east", true],
+      ["west", false],
+    ]);
+  });
+
+  it("reads costs and settlements that its members declare, such as presets", async () => {
+    const settled: unknown[] = [];
+    const pool = open().pool("gpt", {
+      members: {
+        east: { ...openai({ requests: "6000/min", tokens: "600000/min" }), value: 1 },
+        west: {
+          limits: [leakyBucket(FAST), leakyBucket("10000/s", { unit: "tokens", burst: 10_000 })],
+          settle: (result, { member }) => void settled.push([result, member]),
+          value: 2,
+        },
+      },
+    });
+    const ask = pool.throttled(
+      async (value, _request: { model: string; max_tokens: number }) => value,
+    );
+    const request = { model: "gpt-x", max_tokens: 100 };
+
+    const results = await Promise.all([ask(request), ask(request)]);
+
+    expect(new Set(results)).toEqual(new Set([1, 2]));
+    expect(settled).toEqual([[2, "west"]]);
+  });
+
+  it("keeps calls away from a drained or removed member, and uses an added one", async () => {
+    const pool = accounts();
+
+    await pool.drainMember("east", { by: "ada", reason: "maintenance" });
+    expect(await membersOf(pool, 5)).toEqual(new Set(["west"]));
+    expect((await pool.members()).map(({ name, drained }) => [name, drained])).toEqual([
+      ["east", true],
+      ["west", false],
+    ]);
+
+    await pool.undrainMember("east");
+    await pool.removeMember("west");
+    expect(await membersOf(pool, 5)).toEqual(new Set(["east"]));
+
+    await pool.addMember("north", { rate: FAST, value: { id: "N" } });
+    expect(await membersOf(pool, 6)).toEqual(new Set(["east", "north"]));
+    expect(await pool.member("north").run(({ id }) => id)).toBe("N");
+
+    await pool.configure("code");
+    expect(await membersOf(pool, 6)).toEqual(new Set(["east", "west"]));
+  });
+
+  it("reports its members and their rate together in its status", async () => {
+    const pool = accounts({ rate: "1500/s" });
+    await pool.drainMember("west");
+
+    const { members, capPerSecond, policy } = await pool.status();
+
+    expect(members?.map(({ name, drained }) => [name, drained])).toEqual([
+      ["east", false],
+      ["west", true],
+    ]);
+    expect(members?.[0]?.limits.map(({ name }) => name)).toEqual(["1000/s (member east)"]);
+    expect(capPerSecond).toBe(1_000);
+    expect(policy).toBe("1500/s; members east 1000/s, west 1000/s (drained)");
+  });
+
+  it("changes nothing if an added member is in force already", async () => {
+    const pool = accounts();
+    await pool.draw();
+    const { generation } = await pool.peek();
+
+    await pool.addMember("west", { rate: FAST, value: { id: "new" } });
+
+    expect((await pool.peek()).generation).toBe(generation);
+    expect(await pool.member("west").run(({ id }) => id)).toBe("new");
+  });
+
+  it("is the same object each time", () => {
+    const sluice = open();
+    const options = { members: { a: { rate: FAST, value: 1 } } };
+
+    expect(sluice.pool("p", options)).toBe(sluice.pool("p", options));
+    expect(() => sluice.pool("p", { members: { a: { rate: FAST, value: 2 } } })).toThrow(/members/);
+    expect(() => sluice.pool("p", { members: { a: { rate: "1/s", value: 1 } } })).toThrow(
+      /members/,
+    );
+  });
+
+  it("refuses a call that costs more than each member ever allows", async () => {
+    const limits = (burst: number) => [leakyBucket("100/s", { unit: "tokens", burst })];
+    const pool = open().pool("p", {
+      members: { a: { limits: limits(5) }, b: { limits: limits(9) } },
+    });
+
+    const { member } = await pool.draw({ cost: { tokens: 9 } });
+    const error = await rejectionOf(pool.draw({ cost: { tokens: 10 } }));
+
+    expect(member).toBe("b");
+    expect(error).toMatchObject({ code: "ERR_COST_TOO_LARGE" });
+  });
+
+  it("refuses a call that cannot start in time, and says what delays it", async () => {
+    const pool = open().pool("p", { members: { a: { rate: "1/h" }, b: { rate: "1/h" } } });
+    await Promise.all([pool.draw(), pool.draw()]);
+
+    const error = await rejectionOf(pool.draw({ maxWaitMs: 50 }));
+
+    expect(error).toMatchObject({ code: "ERR_WAIT_TOO_LONG" });
+    expect((error as { limitedBy: string }).limitedBy).toMatch(/^1\/h \(member [ab]\)$/);
+  });
+});
+
+describe("the options of a pool", () => {
+  const ONE = { rate: "1/s" };
+  const many = Object.fromEntries(Array.from({ length: 33 }, (_, index) => [`m${index}`, ONE]));
+
+  it.each([
+    ["members", {}, "members"],
+    ["no members", { members: {} }, "members"],
+    ["a list", { members: [ONE] }, "members"],
+    ["too many members", { members: many }, "members"],
+    ["a name with a control character", { members: { "a\u0001": ONE } }, "members"],
+    ["a member without limits", { members: { a: {} } }, "members.a.rate"],
+    ["a rate", { members: { a: { rate: "0/s" } } }, "members.a.rate"],
+    ["an unknown option", { members: { a: { ...ONE, rat: 1 } } }, "members.a.rat"],
+    ["a base URL", { members: { a: { ...ONE, baseUrl: "east" } } }, "members.a.baseUrl"],
+    ["headers", { members: { a: { ...ONE, headers: "x" } } }, "members.a.headers"],
+    ["drained", { members: { a: { ...ONE, drained: 1 } } }, "members.a.drained"],
+    ["a shadow", { members: { a: { ...ONE, shadow: true } } }, "members.a.shadow"],
+    ["an unknown member", { members: { east: ONE }, prefer: ["eats"] }, "prefer"],
+    ["one member twice", { members: { a: ONE }, prefer: ["a", "a"] }, "prefer"],
+    ["no preferred member", { members: { a: ONE }, prefer: [] }, "prefer"],
+    ["prefer", { members: { a: ONE }, prefer: "a" }, "prefer"],
+    ["stickyMs alone", { members: { a: ONE }, stickyMs: 5 }, "stickyMs"],
+    ["stickyBy", { members: { a: ONE }, stickyBy: "user" }, "stickyBy"],
+    [
+      "a burst that a shared window never holds",
+      { members: { a: { rate: "9/s", burst: 9 } }, limits: [fixedWindow(5, "1s")] },
+      "members.a.burst",
+    ],
+    [
+      "a floor of a unit that only members limit",
+      {
+        members: { a: { limits: [leakyBucket("1/s", { unit: "tokens" })] } },
+        fair: { floors: { k: { tokens: "1/s" } } },
+      },
+      "fair.floors",
+    ],
+    ["a local share", { members: { a: ONE }, onStoreDown: { local: 1 } }, "onStoreDown"],
+    ["a shadow without a limit", { members: { a: ONE }, rate: "1/s", shadow: true }, "shadow"],
+  ])("refuse %s", (_, options, option) => {
+    expect(() => open().pool("p", options as never)).toThrow(
+      expect.objectContaining({ code: "ERR_INVALID_OPTION", option }),
+    );
+  });
+
+  it("name the closest member", () => {
+    const options = { members: { east: ONE, west: ONE }, prefer: ["wst"] };
+
+    expect(() => open().pool("p", options)).toThrow(/did you mean west\?/);
+  });
+
+  it("belong to pools only", async () => {
+    const sluice = open();
+    const bucket = sluice.bucket("b", ONE);
+
+    expect(() => sluice.bucket("c", { members: { a: ONE } } as never)).toThrow(/members/);
+    const error = await rejectionOf(bucket.configure({ members: { a: ONE } } as never));
+    expect(error).toMatchObject({ code: "ERR_INVALID_OPTION", option: "members" });
+  });
+
+  it.each([
+    ["the last member", (pool: Pool<unknown>) => pool.removeMember("a")],
+    ["an unknown member", (pool: Pool<unknown>) => pool.removeMember("b")],
+    ["an unknown member that is drained", (pool: Pool<unknown>) => pool.drainMember("b")],
+    ["limits", (pool: Pool<unknown>) => pool.addMember("b", { rate: "0/s" })],
+  ])("refuse %s in a live change", async (_, change) => {
+    const error = await rejectionOf(change(open().pool("p", { members: { a: ONE } })));
+
+    expect(error).toMatchObject({ code: "ERR_INVALID_OPTION" });
+  });
+});

@@ -8,7 +8,7 @@ import type { Priority } from "../../core/input/options.ts";
 import type { Key, NamedKeys } from "../../core/key-path.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import type { Cost } from "../../throttle/costs.ts";
-import type { Slot } from "../../throttle/slot/slot.ts";
+import type { KeyedSlot, Slot } from "../../throttle/slot/slot.ts";
 import { headersOf, limitsOverWholeSeconds } from "../../throttle/try/rate-limit-headers.ts";
 import { assertBucket } from "../access/access.ts";
 import type { Problem } from "../app/codes.ts";
@@ -56,6 +56,8 @@ interface SlotReply {
   readonly atMs: number;
   readonly waitedMs: number;
   readonly hasLease: boolean;
+  /** In a pool, the name of the member that the call uses. */
+  readonly member?: string;
   readonly heldForMs?: number;
 }
 
@@ -87,7 +89,9 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
   ): SlotReply {
     const { bucket, atMs, hasLease } = slot;
     const { cost, holdMs, settles } = asked;
-    const slotReply = { bucket, atMs, waitedMs: inMicroseconds(slot.waitedMs), hasLease };
+    const { member } = slot as KeyedSlot;
+    const common = { bucket, atMs, waitedMs: inMicroseconds(slot.waitedMs), hasLease };
+    const slotReply = member === undefined ? common : { ...common, member };
     caller.onHangUp(() => giveBack(slot, asked, caller));
     // A call with cost 1 and no hold has nothing to settle or release.
     const isFinal = !hasLease && cost === undefined && holdMs === undefined;

@@ -70,6 +70,7 @@ export const SLOT: object = {
     atMs: { type: "number", description: "The slot, in ms since 1970, on Redis' clock." },
     waitedMs: { type: "number" },
     hasLease: { type: "boolean" },
+    member: { type: "string", description: "In a pool, the member that the call uses." },
     heldForMs: { type: "number" },
   },
 };

@@ -58,7 +58,9 @@ type Packed = readonly [
   lease: number,
   asker: string,
   /** Present for a slot whose cost is only reserved under budgets. */
-  reserves?: true,
+  reserves?: boolean,
+  /** Present for a slot of a pool. */
+  member?: string,
 ];
 
 export function createSlotIds(store: SlotSecrets): SlotIds {
@@ -95,7 +97,7 @@ export function createSlotIds(store: SlotSecrets): SlotIds {
     write({ bucket, name, untilMs, facts }) {
       void askAfter(ASK_EVERY_MS);
       const { slotUs, generation, key = null, cost = null, policy, lease, asker } = facts;
-      const { reserves = false } = facts;
+      const { reserves = false, member } = facts;
       const packed = [
         bucket,
         name,
@@ -108,7 +110,8 @@ export function createSlotIds(store: SlotSecrets): SlotIds {
         lease,
         asker,
       ] as const;
-      const all: Packed = reserves ? [...packed, true] : packed;
+      const reserving: Packed = reserves ? [...packed, true] : packed;
+      const all: Packed = member === undefined ? reserving : [...packed, reserves, member];
       const said = Buffer.from(JSON.stringify(all)).toString("base64url");
       return `${said}.${signatureOf(said, secrets[0]!).toString("base64url")}`;
     },
@@ -123,11 +126,12 @@ export function createSlotIds(store: SlotSecrets): SlotIds {
       const packed = JSON.parse(Buffer.from(said, "base64url").toString()) as Packed;
       const [bucket, name, untilMs, slotUs, generation, key, cost, policy, lease, asker] = packed;
       const what = { key: key ?? undefined, cost: cost ?? undefined, reserves: packed[10] };
+      const member = packed[11];
       return {
         bucket,
         name,
         untilMs,
-        facts: { slotUs, generation, ...what, policy, lease, asker },
+        facts: { slotUs, generation, ...what, policy, lease, asker, member },
       };
     },
   };

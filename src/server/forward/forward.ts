@@ -23,7 +23,7 @@ import { deliver } from "./upstream/deliver.ts";
 import type { Exchange } from "./upstream/exchange.ts";
 import { createFetches } from "./upstream/fetches.ts";
 import { requestHeaders } from "./upstream/headers.ts";
-import type { ReadForward, ReadUpstream } from "./options.ts";
+import type { ReadAddress, ReadForward, ReadUpstream } from "./options.ts";
 import { createPendings } from "./upstream/pending.ts";
 import { createPools } from "./upstream/pools.ts";
 import { keyOf, readClientHeaders } from "./client-headers.ts";
@@ -42,7 +42,12 @@ const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as 
 export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
   const { forwards, found, holdsToken } = parts;
   const pools = createPools(
-    forwards.flatMap(({ upstreams }) => upstreams.map(({ origin }) => origin)),
+    forwards.flatMap(({ upstreams }) =>
+      upstreams.flatMap(({ origin, members }) => [
+        origin,
+        ...[...members.values()].map((member) => member.origin),
+      ]),
+    ),
   );
   const fetches = createFetches();
   const pendings = createPendings();
@@ -110,25 +115,26 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
   }
 
   function exchangeOf(
-    of: Pick<Exchange, "key" | "path" | "body" | "pending"> & {
+    of: Pick<Exchange, "key" | "body" | "pending"> & {
+      readonly path: string;
       readonly upstream: ReadUpstream;
       readonly bucket: Bucket;
       readonly raw: IncomingMessage;
     },
   ): Exchange {
     const { upstream, bucket, raw, key, path, body, pending } = of;
-    const { origin, base, timeoutMs, headers: instead } = upstream;
-    const connections = pools.of(origin);
+    const { timeoutMs, members } = upstream;
     const isRead = (bucket as OwnedBucket).calls?.settle !== undefined;
-    const headers = requestHeaders(raw.rawHeaders, { holdsToken, instead, isRead });
     const { "content-length": length } = raw.headers;
-    if (isStream(body) && length !== undefined) headers.push("content-length", length);
+    const addressOf = ({ origin, base, headers: instead }: ReadAddress): Exchange["address"] => {
+      const headers = requestHeaders(raw.rawHeaders, { holdsToken, instead, isRead });
+      if (isStream(body) && length !== undefined) headers.push("content-length", length);
+      return { connections: pools.of(origin), origin, path: base + path, headers };
+    };
     return {
-      connections,
       method: raw.method ?? "GET",
-      origin,
-      path: base + path,
-      headers,
+      address: addressOf(upstream),
+      addressOf: (member) => addressOf(members.get(member) ?? upstream),
       key,
       body,
       timeoutMs,

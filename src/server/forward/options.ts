@@ -65,6 +65,14 @@ export interface ForwardOptions extends Omit<Upstream, "to"> {
   /** The key that each request draws with. Defaults to no key. */
   readonly key?: ForwardKey | undefined;
   /**
+   * The addresses of the members, if the bucket is a pool: each request goes to the member of its
+   * slot. Headers here are added to those of the forward. Members without an address get their
+   * requests at `to`.
+   */
+  readonly members?:
+    | Readonly<Record<string, string | Pick<Upstream, "to" | "headers">>>
+    | undefined;
+  /**
    * How often a rejected request is sent in total, if its body has at most 1 MiB. Defaults to 3.
    */
   readonly tries?: number | undefined;
@@ -79,12 +87,18 @@ export interface ReadForward {
   readonly upstreams: readonly ReadUpstream[];
 }
 
-export interface ReadUpstream {
+/** Where requests are sent. */
+export interface ReadAddress {
   readonly origin: string;
   /** The prefix of each request's path, without a trailing slash. */
   readonly base: string;
-  readonly bucket: Bucket | string;
   readonly headers: readonly (readonly [string, string])[];
+}
+
+export interface ReadUpstream extends ReadAddress {
+  readonly bucket: Bucket | string;
+  /** The addresses of the members of a pool, by name. */
+  readonly members: ReadonlyMap<string, ReadAddress>;
   readonly maxWaitMs: number | undefined;
   readonly timeoutMs: number;
 }
@@ -128,6 +142,7 @@ const OWN = {
   timeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
 };
 const UPSTREAM = z.strictObject({ to: URL_TEXT, ...OWN });
+const MEMBER = z.strictObject({ to: URL_TEXT, headers: OWN.headers });
 const FORWARD = z.strictObject({
   to: z.union([URL_TEXT, z.array(z.union([URL_TEXT, UPSTREAM])).min(1, A_URL)], A_URL),
   at: z
@@ -151,6 +166,7 @@ const FORWARD = z.strictObject({
     )
     .optional(),
   tries: wholeNumber(1, 100, "tries").optional(),
+  members: z.record(z.string(), z.union([URL_TEXT, MEMBER], A_URL)).optional(),
   ...OWN,
 });
 
@@ -173,6 +189,7 @@ function readForward(where: string, name: string, given: ForwardOptions): ReadFo
   const at = `${where} of forward ${JSON.stringify(name)}`;
   const read = readOptions(at, FORWARD, given) as ForwardOptions;
   const { to, bucket = name, headers, maxWaitMs, timeoutMs, key, tries = 3 } = read;
+  const { members = {} } = read;
   const path = read.at ?? `/${name}`;
   if (read.at === undefined && (!/^[\w.~-]+$/.test(name) || TAKEN.test(path))) {
     const remedy =
@@ -182,29 +199,37 @@ function readForward(where: string, name: string, given: ForwardOptions): ReadFo
   const all = (typeof to === "string" ? [to] : to).map((each) =>
     typeof each === "string" ? { to: each } : each,
   );
-  const upstreams = all.map((each) =>
-    readUpstream({
-      bucket,
-      maxWaitMs,
-      timeoutMs,
-      ...each,
-      headers: { ...headers, ...each.headers },
-    }),
-  );
+  const upstreams = all.map((each) => {
+    const own = { ...headers, ...each.headers };
+    const given = { bucket, maxWaitMs, timeoutMs, ...each, headers: own };
+    return readUpstream(given, addressesOf(members, own));
+  });
   return { name, at: path, key, tries, upstreams };
 }
 
-function readUpstream(given: Upstream): ReadUpstream {
-  const { to, bucket, headers = {}, maxWaitMs, timeoutMs = TIMEOUT_MS } = given;
+function addressesOf(
+  members: NonNullable<ForwardOptions["members"]>,
+  common: Readonly<Record<string, string>>,
+): ReadonlyMap<string, ReadAddress> {
+  const entries = Object.entries(members).map(([name, given]) => {
+    const { to, headers } = typeof given === "string" ? { to: given } : given;
+    return [name, readAddress(to, { ...common, ...headers })] as const;
+  });
+  return new Map(entries);
+}
+
+function readAddress(to: string, headers: Readonly<Record<string, string>> = {}): ReadAddress {
   const { origin, pathname } = new URL(to);
   return {
     origin,
     base: pathname.replace(/\/+$/, ""),
-    bucket: bucket!,
     headers: Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
-    maxWaitMs,
-    timeoutMs,
   };
+}
+
+function readUpstream(given: Upstream, members: ReadUpstream["members"]): ReadUpstream {
+  const { to, bucket, headers, maxWaitMs, timeoutMs = TIMEOUT_MS } = given;
+  return { ...readAddress(to, headers), bucket: bucket!, members, maxWaitMs, timeoutMs };
 }
 
 function isUpstream(text: string): boolean {

@@ -11,10 +11,15 @@ import { UpstreamResponse } from "./response.ts";
 /** The data of a request for which `fetch` has no parameter. */
 export interface Exchange {
   readonly method: string;
-  readonly connections: Connections;
-  readonly origin: string;
-  readonly path: string;
-  readonly headers: string[];
+  /** Where the request is sent. For a pool, that of the member of the slot. */
+  address: {
+    readonly connections: Connections;
+    readonly origin: string;
+    readonly path: string;
+    readonly headers: string[];
+  };
+  /** Returns the address of a member of a pool. */
+  readonly addressOf: (member: string) => Exchange["address"];
   readonly body: Body;
   /** How long the upstream may send nothing, before and during its response. */
   readonly timeoutMs: number;
@@ -43,7 +48,8 @@ const CLOSED: ReadonlySet<string | undefined> = new Set(["ECONNRESET", "EPIPE", 
  * is then sent again on a new connection (RFC 9112 §9.3.1).
  */
 export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Response> {
-  const { connections, method, origin, path, headers, body, isRead, pending } = exchange;
+  const { method, body, isRead, pending } = exchange;
+  const { connections, origin, path, headers } = exchange.address;
   const { timeoutMs } = exchange;
   exchange.isSent = true;
   pending.isWaiting = false;

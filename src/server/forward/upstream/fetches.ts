@@ -1,7 +1,8 @@
 import type { Priority } from "../../../core/input/options.ts";
 import type { Key } from "../../../core/key-path.ts";
-import type { Bucket } from "../../../throttle/bucket.ts";
+import type { Bucket, OwnedBucket } from "../../../throttle/bucket.ts";
 import type { ThrottledFetch } from "../../../throttle/call-options.ts";
+import { createFetch, type AddressRequest } from "../../../throttle/wrap/fetch.ts";
 import { sendExchange, type Exchange, type ExchangeInit } from "./exchange.ts";
 import type { UpstreamResponse } from "./response.ts";
 
@@ -33,6 +34,13 @@ export function createFetches(): Fetches {
     return sendExchange(init as ExchangeInit);
   }
 
+  /** Sets the address of a request to the member of a pool that its slot is for. */
+  const addressAt: AddressRequest = ({ member }, input, init) => {
+    const { exchange } = init as ExchangeInit;
+    if (member !== undefined) exchange.address = exchange.addressOf(member);
+    return [input, init];
+  };
+
   /**
    * Marks the request as waiting again. A retry may wait for another slot, and can be rejected
    * during that time.
@@ -55,14 +63,16 @@ export function createFetches(): Fetches {
     const found = kept.get(name);
     if (found !== undefined) return found;
     if (kept.size >= MOST_KEPT) kept.clear();
-    const fetch = bucket.fetch.with({ fetch: sendNow, key, maxWaitMs, priority, tries, retry });
+    const ofBucket = createFetch(bucket as OwnedBucket, {}, addressAt);
+    const fetch = ofBucket.with({ fetch: sendNow, key, maxWaitMs, priority, tries, retry });
     kept.set(name, fetch);
     return fetch;
   }
 
   return {
     send(bucket, exchange, how) {
-      const { method, origin, path, body, pending } = exchange;
+      const { method, body, pending } = exchange;
+      const { origin, path } = exchange.address;
       const { signal } = pending.ending;
       // The bucket reads the address and the body, and passes all of `init` on to `sendExchange`.
       const init = { method, body: body ?? null, signal, exchange } as unknown as RequestInit;

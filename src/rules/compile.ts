@@ -9,6 +9,7 @@ import {
   type PolicyOptions,
 } from "../core/policy/policy.ts";
 import { namesKeys } from "../core/policy/fair.ts";
+import type { PoolPolicyOptions } from "../core/policy/pool.ts";
 import type { Path, Problem } from "./problem.ts";
 
 /**
@@ -19,8 +20,8 @@ import type { Path, Problem } from "./problem.ts";
  */
 export function optionsOf(given: unknown, tiers: Tiers = {}): PolicyOptions {
   if (!isTable(given)) return given as PolicyOptions;
-  const { perKey } = given;
-  const options = limitsOf(given, "");
+  const { perKey, members } = given;
+  const options = { ...limitsOf(given, ""), ...(isTable(members) && membersOf(members)) };
   if (perKey === undefined) return options;
   return { ...options, perKey: perKeyOf(perKey, tiers) } as PolicyOptions;
 }
@@ -29,6 +30,15 @@ export function optionsOf(given: unknown, tiers: Tiers = {}): PolicyOptions {
  * The `tiers` of a rules file: per-key limits by tier name. Bucket entries refer to these names.
  */
 export type Tiers = Readonly<Record<string, unknown>>;
+
+function membersOf(given: Readonly<Record<string, unknown>>): object {
+  const entries = Object.entries(given);
+  return {
+    members: Object.fromEntries(
+      entries.map(([name, each]) => [name, limitsOf(each, `members.${name}.`)]),
+    ),
+  };
+}
 
 function perKeyOf(given: unknown, tiers: Tiers): unknown {
   if (Array.isArray(given)) {
@@ -89,7 +99,8 @@ function makeLimit(given: unknown, path: string): unknown {
 /**
  * Compiles the policy that rules and code together define for a bucket. Anything that the rules
  * omit comes from the code's policy. Returns undefined if the code's policy is unknown, and the rules
- * set only per-key limits beside shadows or the weights and floors of keys.
+ * set only per-key limits beside shadows or the weights and floors of keys, or change only some
+ * members of a pool.
  *
  * @throws {@link InvalidOptionError} when the rules and the code cannot be combined.
  */
@@ -99,9 +110,14 @@ export function policyUnder(
   code: Policy | undefined,
 ): Policy | undefined {
   if (code !== undefined) return compileOver(where, options, code);
-  const { limits, shadows, perKey } = compileAlone(where, options);
+  const { limits, shadows, perKey, pool } = compileAlone(where, options);
   const areOfShared = shadows.length > 0 || namesKeys(options.fair);
-  const needsCode = areOfShared && limits.length === 0 && perKey !== undefined;
+  // An entry may only change some members of a pool.
+  const { members = {}, prefer, stickyBy, stickyMs } = options as PoolPolicyOptions;
+  const isOfPool = [prefer, stickyBy, stickyMs].some((value) => value !== undefined);
+  const known = pool?.members.length ?? 0;
+  const isPartOfPool = Object.keys(members).length > known || (isOfPool && known === 0);
+  const needsCode = isPartOfPool || (areOfShared && limits.length === 0 && perKey !== undefined);
   return needsCode ? undefined : compilePolicy(where, options);
 }
 

@@ -4,7 +4,7 @@
  * together, such as a burst and its window.
  */
 import * as z from "zod";
-import { NAME, wholeNumber } from "../core/input/options.ts";
+import { LONGEST_MS, NAME, wholeNumber } from "../core/input/options.ts";
 import { queueSettingSchemas, type QueueRules } from "../core/input/queue-settings.ts";
 import { fairSchema } from "../core/policy/fair.ts";
 import { limitSchemas } from "../core/policy/limit-makers.ts";
@@ -32,6 +32,15 @@ function makeSchema() {
       .describe("The tier whose limits apply. Limits in this entry override those of the tier."),
   });
   const ofLevel = z.union([ofKeys, z.null()]);
+  const ofMember = ofTier
+    .extend({
+      shadow: shadow.describe("Rejected: only limits that all members share can be shadows."),
+      drained: z
+        .boolean({ error: "give true or false" })
+        .optional()
+        .describe("Whether the member gets no new calls."),
+    })
+    .nullable();
   const share = z.number().min(0.01).max(1).optional();
   const policy = limits.extend({
     perKey: z
@@ -47,7 +56,22 @@ function makeSchema() {
       .optional()
       .describe("How calls with different keys take turns; false: they start as they arrive."),
   });
-  const bucket = policy.nullable();
+  const bucket = policy
+    .extend({
+      members: z
+        .record(z.string(), ofMember)
+        .optional()
+        .describe("Members of a pool to add or change, by name; null removes one."),
+      prefer: z
+        .union([z.literal("spread"), z.array(z.string())])
+        .optional()
+        .describe("The members of a pool to fill first, or spread."),
+      stickyBy: z.literal("key").optional().describe("Keeps each key at one member of a pool."),
+      stickyMs: wholeNumber(0, LONGEST_MS, "milliseconds")
+        .optional()
+        .describe("How much longer a call may wait for the member of its key."),
+    })
+    .nullable();
   const queue = z.strictObject(queueSettingSchemas());
   const ofEndpoint = {
     rate: rate.optional(),

@@ -1,6 +1,8 @@
 import { afterEach, expect, it, onTestFinished, vi } from "vitest";
 import { StoreUnavailableError } from "../../../src/core/errors.ts";
 import { compilePolicy, formatPolicy, type Policy } from "../../../src/core/policy/policy.ts";
+import type { PoolPolicyOptions } from "../../../src/core/policy/pool.ts";
+import { optionsOf, policyUnder } from "../../../src/rules/compile.ts";
 import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { putInForce, type RulesInUse, type RulesParts } from "../../../src/rules/apply.ts";
 import { combineInsight } from "../../../src/stores/redis/shards.ts";
@@ -126,4 +128,19 @@ it("are sent to a store that misses one request, even if they are given up then"
   await rules.close();
 
   expect(asked).toBe(1);
+});
+
+it("change the members of a pool that code declares, and need its code for that", () => {
+  const code = compilePolicy("test", {
+    members: { east: { rate: "6/min" }, west: { rate: "6/min" } },
+    prefer: ["east"],
+  } as PoolPolicyOptions);
+  const members = { east: null, west: { drained: true }, north: { limits: ["1/s"] } };
+
+  const policy = policyUnder("test", optionsOf({ members }), code);
+
+  expect(policy && formatPolicy(policy)).toBe("members west 6/min (drained), north 1/s");
+  expect(policy?.pool?.prefer).toBe("spread");
+  expect(policyUnder("test", optionsOf({ members }), undefined)).toBeUndefined();
+  expect(policyUnder("test", optionsOf({ stickyBy: "key" }), undefined)).toBeUndefined();
 });

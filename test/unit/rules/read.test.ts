@@ -44,6 +44,10 @@ buckets:
     fair: { floors: { acme: { tokens: 60/min } }, critical: 0.5 }
   arrival: { rate: 100/s, fair: false }
   turns: { rate: 100/s, fair: true }
+  pool:
+    members: { east: { rate: 6/min }, west: { limits: [9/min], drained: true } }
+    prefer: [west]
+    rate: 1/s
 `;
 
     expect(policiesIn(text)).toEqual({
@@ -58,6 +62,7 @@ buckets:
       parts:
         "100/s + 900/min with a burst of 50 tokens; floors acme 1/s tokens; critical calls up to 0.5 of the rate",
       arrival: "100/s",
+      pool: "1/s; members east 6/min, west 9/min (drained)",
       turns: "100/s; keys take turns",
     });
   });

@@ -434,6 +434,7 @@ const configure = operation({
     examples: [
       'sluice set stripe --rate 20/s --for 1h --reason "429s"',
       "sluice set stripe --fair weights.gold=2 floors.small=20/s",
+      'sluice set gpt --drain west --reason "maintenance"',
       "sluice set charges --queue --setting maxBacklog=500 --for 1h",
     ],
     hidden: ["policy"],
@@ -444,19 +445,22 @@ const configure = operation({
       ],
       ["--concurrency <calls>", "how many calls at once"],
       FAIR_OPTION,
+      ["--drain <members...>", "members of a pool that get no new calls"],
+      ["--undrain <members...>", "drained members of a pool that take calls again"],
       ["--code", "puts the policy of the code in force again"],
       ["--dry-run", "says what would change, and changes nothing"],
     ],
-    read: ({ rate, concurrency, fair, code }) => {
-      const isPolicy = [rate, concurrency, fair].some((value) => value !== undefined);
+    read: ({ rate, concurrency, fair, drain, undrain, code }) => {
+      const given = { rate, concurrency, fair, drain, undrain };
+      const isPolicy = Object.values(given).some((value) => value !== undefined);
       if (isPolicy === (code === true)) {
         const remedy = isPolicy
-          ? "leave it out, or leave out --rate, --concurrency and --fair"
-          : "give it, or --rate, --concurrency or --fair";
+          ? "leave it out, or leave out the other changes, such as --rate"
+          : "give it, or another change, such as --rate, --concurrency, --fair or --drain";
         const where = "sluice set";
         throw new InvalidOptionError({ where, option: "--code", value: code, remedy });
       }
-      return { policy: isPolicy ? policyOf({ rate, concurrency, fair }) : "code" };
+      return { policy: isPolicy ? policyOf(given) : "code" };
     },
     async run(door, { bucket: name, policy }, { options, perform }) {
       if (options["dryRun"] === true) {
@@ -728,8 +732,14 @@ export function changeOf({ policy = {}, pausedForMs }: PreviewGiven): Change {
 }
 
 /** Reads a policy from the command-line options. */
-function policyOf({ rate, concurrency, fair }: Readonly<Record<string, unknown>>): object {
+function policyOf(given: Readonly<Record<string, unknown>>): object {
+  const { rate, concurrency, fair, drain = [], undrain = [] } = given;
+  const drained = [
+    ...(drain as readonly string[]).map((name) => [name, { drained: true }]),
+    ...(undrain as readonly string[]).map((name) => [name, { drained: false }]),
+  ];
   return {
+    ...(drained.length > 0 && { members: Object.fromEntries(drained) }),
     ...(rate === undefined ? {} : { rate }),
     ...(concurrency === undefined ? {} : { concurrency: Number(concurrency) }),
     ...(fair === undefined ? {} : { fair: fairOf(fair as readonly string[]) }),

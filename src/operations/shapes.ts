@@ -146,6 +146,15 @@ export const BUDGET: object = object({
   "spentAt?": text("When it is spent at the pace of the period so far. Left out if it lasts."),
 });
 
+const MEMBER = object({
+  name: text("The name of the member."),
+  drained: { type: "boolean", description: "Whether it gets no new calls." },
+  coolingForMs: number("The rest of its cooldown."),
+  unreachableForMs: number("The time until the next probe, while it is unreachable."),
+  rateFactor: number("The fraction of its rate that it may use."),
+  limits: list(LIMIT),
+});
+
 export const STATUS: object = object({
   ...STATUS_FIELDS,
   limits: list(LIMIT),
@@ -154,6 +163,7 @@ export const STATUS: object = object({
     description: "The first 32 keys with pending calls, the one with the next turn first.",
   },
   "budgets?": list(BUDGET),
+  "members?": { ...list(MEMBER), description: "The members of a pool." },
 });
 
 const STEERED = object({

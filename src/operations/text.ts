@@ -3,7 +3,7 @@ import type { Key } from "../core/key-path.ts";
 import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation, WaitsFor } from "../queue/forecast/explain.ts";
 import type { Forecast, JobEta, QueuePreview } from "../queue/forecast/forecast.ts";
-import type { KeyTurn } from "../throttle/bucket/bucket-state.ts";
+import type { KeyTurn, MemberState } from "../throttle/bucket/bucket-state.ts";
 import type { BudgetState } from "../throttle/bucket/budgets.ts";
 import type { BucketOutlook, BucketPreview } from "../throttle/bucket/facts/preview.ts";
 import type { BucketBrief, BucketStatus, SetBy } from "../throttle/bucket/facts/status.ts";
@@ -188,6 +188,14 @@ export function showBucket({
       ]),
     ),
     ...section(
+      ["member", "state", "limits"],
+      (status.members ?? []).map((member) => [
+        member.name,
+        memberText(member),
+        member.limits.map((each) => `${each.level}/${each.capacity} ${each.unit}`).join(", "),
+      ]),
+    ),
+    ...section(
       ["next turn", "weight", "floor", "goes first", "oldest call waits for"],
       turns.map((turn) => [
         turnKeyText(turn),
@@ -217,6 +225,12 @@ export function showBucket({
       ]),
     ),
   ];
+}
+
+function memberText({ drained, coolingForMs, unreachableForMs }: MemberState): string {
+  if (drained) return "drained";
+  if (unreachableForMs > 0) return `unreachable, next try in ${duration(unreachableForMs)}`;
+  return coolingForMs > 0 ? `cooling down for ${duration(coolingForMs)}` : "takes calls";
 }
 
 function nextSlotText({ pausedForMs }: BucketStatus, nextFreeMs: number | undefined): string {

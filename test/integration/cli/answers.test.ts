@@ -179,3 +179,22 @@ describe("sluice with an unknown name or id", () => {
     }
   });
 });
+
+describe("sluice set --drain", () => {
+  it("drains a member of a pool, which sluice bucket then shows", async () => {
+    const service = sluices.open();
+    const pool = service.pool("gpt", { members: { east: { rate: "9/s" }, west: { rate: "9/s" } } });
+    await pool.draw();
+    await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is listed");
+
+    const set = await sluice("set", "gpt", "--drain", "west", "--reason", "maintenance");
+    const shown = await sluice("bucket", "gpt");
+    const wrong = await sluice("set", "gpt", "--undrain", "wset");
+
+    expect(set).toMatchObject({ code: 0, err: "" });
+    expect(shown.out).toMatch(/^west +drained +0\/1 calls$/m);
+    expect(shown.out).toMatch(/^east +takes calls/m);
+    expect(wrong.err).toContain("did you mean west?");
+    expect((await pool.draw()).member).toBe("east");
+  });
+});

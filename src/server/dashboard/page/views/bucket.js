@@ -79,6 +79,7 @@ export function bucketView({ name, redraw, stay, mayAct }) {
           spans(),
         ),
         h("div.columns", {}, waits(status, chart("waits")), limits(status)),
+        status.members !== undefined && members(status),
         status.turns.length > 0 && turns(status),
         status.budgets !== undefined && budgets(status),
         keys.lanes.length > 0 ? lanesPanel(keys) : undefined,
@@ -331,6 +332,25 @@ function budgets(status) {
     "Spent on, at this pace",
   ];
   return tablePanel("Budgets", heads, rows, "");
+}
+
+/** The members of a pool. */
+function members(status) {
+  const rows = status.members.map((member) => [
+    h("code", {}, member.name),
+    memberState(member),
+    `${Math.round(member.rateFactor * 100)} %`,
+    member.limits
+      .map(({ level, capacity, unit }) => `${count(level)} of ${count(capacity)} ${unit}`)
+      .join(", "),
+  ]);
+  return tablePanel("Members", ["Member", "State", "#Rate", "Used"], rows, "");
+}
+
+function memberState({ drained, coolingForMs, unreachableForMs }) {
+  if (drained) return "drained";
+  if (unreachableForMs > 0) return `unreachable, next try in ${duration(unreachableForMs)}`;
+  return coolingForMs > 0 ? `cooling down for ${duration(coolingForMs)}` : "takes calls";
 }
 
 const FIRST = { critical: "critical call", floor: "within its floor" };

@@ -37,6 +37,7 @@ describe("the data of an example", () => {
     "examples/calls/throttled-client.ts",
     "examples/calls/stop-at-a-budget.ts",
     "examples/calls/share-a-rate.ts",
+    "examples/calls/use-several-accounts.ts",
   ])("has a separate prefix, and is removed at the end: %s", async (file) => {
     const { url, operator } = await servers.start();
     const example = scripts.start(file, { env: { REDIS_URL: url } });

@@ -32,6 +32,13 @@ describe("the translation of Lua", () => {
     expect(() => run(`return ${call}`)).toThrow(`${name} is not supported`);
   });
 
+  it.each([
+    ["lengths", "local t = {} t[#t + 1], t[#t + 2] = 1, 2 return t[1] * 10 + t[2]", 12],
+    ["locals", "local t, i = {}, 1 i, t[i] = 5, 7 return t[1] * 10 + i", 75],
+  ])("evaluates %s in the indexes of an assignment before it assigns", (_what, source, result) => {
+    expect(run(source)).toBe(result);
+  });
+
   it.each(["t.a + 1", "1 - t.a", "t.a * 2", "t[1] / 2", "t.a % 2", "-t.a", "t.a + t.b"])(
     "makes a script in which arithmetic on nil results in NaN: %s",
     (sum) => {

@@ -383,7 +383,14 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
           ? `const ${names.map((name, index) => `${name} = ${one(node.init[index]!)}`).join(", ")};`
           : `const [${names.join(", ")}] = ${array(node.init)};`;
         const stores = node.variables.map((each, index) => store(each, names[index]!));
-        return `{ ${held} ${stores.join(" ")} }`;
+        // Lua evaluates all indexes before it assigns the first value.
+        const places = node.variables.map((each, index) => {
+          if (each.type !== "IndexExpression" || !mayChange(each.index, node.variables)) return "";
+          const place = `$${(unique += 1)}`;
+          stores[index] = `$set(${one(each.base)}, ${place}, ${names[index]});`;
+          return `const ${place} = ${one(each.index)};`;
+        });
+        return `{ ${held} ${places.join("")} ${stores.join(" ")} }`;
       }
       case "CallStatement":
         return `${call(node.expression)};`;
@@ -505,6 +512,15 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
         return `$readDoubles(${count}, ${one(node.arguments[1]!)})`;
     }
     return `$list(${many(node)})`;
+  }
+
+  /** True if an assignment to these targets may change the value of an expression. */
+  function mayChange(node: Expression, targets: readonly Expression[]): boolean {
+    if (node.type === "Identifier")
+      return targets.some((each) => each.type === "Identifier" && each.name === node.name);
+    if (node.type === "BinaryExpression")
+      return mayChange(node.left, targets) || mayChange(node.right, targets);
+    return !node.type.endsWith("Literal");
   }
 
   function store(target: Expression, value: string): string {

@@ -233,7 +233,6 @@ local function take_turns(serving, key, limits, names_at)
     slot_request.turns, slot_request.since_us = {}, since_of(slot_request.since_us, serving.now_us)
     add_names(top, slot_request, ARGV[names_at + slot_request.index])
     local class = slot_request.class
-    local class = slot_request.class
     if not class.turn_us then
       local step_us = serving.pool and serving.pool.room_of(serving, class).step_us or step_of(limits, class.costs, 0)
       class.turn_us = step_us > 0 and step_us or STEP_WITHOUT_RATE_US

@@ -1,6 +1,7 @@
 import { assertArgumentCount } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueSettings } from "../core/input/queue-settings.ts";
+import { weightsOfKey } from "../core/policy/fair.ts";
 import type { QueueDeclared } from "../core/stores/insight/store.ts";
 import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { Observing } from "../core/events/observer.ts";
@@ -154,8 +155,13 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const { lanes } = connection;
   const { elsewhere } = settings;
   const found = elsewhere && createElsewhere(name, elsewhere);
-  // Without weights from code, a lane keeps its stored weight.
-  const ofCode = found === undefined ? createWeights(name, settings.weights) : () => undefined;
+  // Jobs of a queue without weights have the weights of calls. In a process that does not declare the queue, a lane
+  // keeps its stored weight.
+  const ofBucket: WeightsOf = (key) =>
+    key === undefined ? undefined : weightsOfKey(bucket.policy.fair, key);
+  const ofDeclared =
+    settings.weights === undefined ? ofBucket : createWeights(name, settings.weights);
+  const ofCode = found === undefined ? ofDeclared : () => undefined;
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
   const { readSettings: read } = settings;
   const live = createSettings({ code: settings, weightsOf: ofCode, read, logger });

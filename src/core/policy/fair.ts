@@ -238,7 +238,7 @@ export function turnsOfKey(
   return {
     names: key,
     weights: headsOfText(key).map(
-      (head, level) => weightOf(weights, head.replaceAll("\u001F", "/")) ?? laneWeights[level] ?? 1,
+      (head, level) => weightOf(weights, head) ?? laneWeights[level] ?? 1,
     ),
     isPending: false,
     floorUs,
@@ -246,7 +246,13 @@ export function turnsOfKey(
   };
 }
 
-function weightOf(weights: Fair["weights"], name: string): number | undefined {
+/** Returns the weight of each level of a key, the widest first. Each defaults to 1. */
+export function weightsOfKey(fair: Fair | undefined, key: string): readonly number[] {
+  return headsOfText(key).map((head) => weightOf(fair?.weights ?? {}, head) ?? 1);
+}
+
+function weightOf(weights: Fair["weights"], head: string): number | undefined {
+  const name = head.replaceAll("\u001F", "/");
   return Object.hasOwn(weights, name) ? weights[name] : undefined;
 }
 

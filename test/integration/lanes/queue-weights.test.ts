@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Queue, QueueOptions, Sluice } from "sluice";
+import type { BucketOptions, Queue, QueueOptions, Sluice } from "sluice";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
@@ -11,9 +11,9 @@ interface Opened {
   readonly queue: Queue<number>;
 }
 
-function open(weights?: QueueOptions["weights"]): Opened {
+function open(weights?: QueueOptions["weights"], fair?: BucketOptions["fair"]): Opened {
   const sluice = sluices.open();
-  const bucket = sluice.bucket("downstream", { rate: "500/s" });
+  const bucket = sluice.bucket("downstream", { rate: "500/s", fair });
   return { sluice, queue: sluice.queue<number>("jobs", { bucket, weights }) };
 }
 
@@ -47,6 +47,16 @@ describe("the weight of a lane that has jobs", () => {
     const gold = await goldAmongFirst(later);
 
     expect(Math.abs(gold - 30)).toBeLessThanOrEqual(6);
+  });
+
+  it("is that of calls of its key, if the queue has no weights", async () => {
+    const opened = open(undefined, { weights: { gold: 5 } });
+    await opened.queue.enqueueMany(JOBS, { key: "gold" });
+    await opened.queue.enqueueMany(JOBS, { key: "plain" });
+
+    const gold = await goldAmongFirst(opened);
+
+    expect(Math.abs(gold - 50)).toBeLessThanOrEqual(6);
   });
 
   it("stays the same when one of its jobs gets another priority", async () => {

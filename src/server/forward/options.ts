@@ -199,12 +199,26 @@ function readForward(where: string, name: string, given: ForwardOptions): ReadFo
   const all = (typeof to === "string" ? [to] : to).map((each) =>
     typeof each === "string" ? { to: each } : each,
   );
+  if (all.length > 1 && read.members !== undefined) {
+    const remedy =
+      "the members of a pool have addresses; give `to` one address, or leave the members out";
+    throw new InvalidOptionError({ where: at, option: "members", value: read.members, remedy });
+  }
   const upstreams = all.map((each) => {
-    const own = { ...headers, ...each.headers };
+    const own = together(headers, each.headers);
     const given = { bucket, maxWaitMs, timeoutMs, ...each, headers: own };
     return readUpstream(given, addressesOf(members, own));
   });
   return { name, at: path, key, tries, upstreams };
+}
+
+/** Returns headers with lower-case names. Those of `own` replace those of `common`, however their names are written. */
+function together(
+  common: Readonly<Record<string, string>> = {},
+  own: Readonly<Record<string, string>> = {},
+): Readonly<Record<string, string>> {
+  const all = [...Object.entries(common), ...Object.entries(own)];
+  return Object.fromEntries(all.map(([name, value]) => [name.toLowerCase(), value]));
 }
 
 function addressesOf(
@@ -213,7 +227,7 @@ function addressesOf(
 ): ReadonlyMap<string, ReadAddress> {
   const entries = Object.entries(members).map(([name, given]) => {
     const { to, headers } = typeof given === "string" ? { to: given } : given;
-    return [name, readAddress(to, { ...common, ...headers })] as const;
+    return [name, readAddress(to, together(common, headers))] as const;
   });
   return new Map(entries);
 }
@@ -223,7 +237,7 @@ function readAddress(to: string, headers: Readonly<Record<string, string>> = {})
   return {
     origin,
     base: pathname.replace(/\/+$/, ""),
-    headers: Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
+    headers: Object.entries(headers),
   };
 }
 

@@ -55,8 +55,10 @@ export function createJobSlotDraws({
     drawnFor: TryCall,
   ): JobSlotCharge | undefined {
     const { slot } = hand;
-    // The call cannot use a slot from another part of the bucket, because parts share no limits.
-    if (slot.keeper !== keeper || performance.now() >= hand.staleAtMs) return undefined;
+    // The call cannot use a slot from another part of the bucket, because parts share no limits. In a pool, the call may
+    // be for another member.
+    const isOther = slot.keeper !== keeper || slot.member !== undefined;
+    if (isOther || performance.now() >= hand.staleAtMs) return undefined;
     try {
       assertUnits("draw()", call);
       const needed = groups.of(call);

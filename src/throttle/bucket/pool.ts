@@ -181,12 +181,17 @@ export interface Pool<Value = unknown> extends PoolCalls<Value>, Pick<Bucket, De
 }
 
 const MEMBER_ERROR = { error: 'give its limits, such as { rate: "6/min" }' };
-const HEADERS = z.record(z.string(), z.string(), { error: "give the headers by name" });
+const HEADERS = z
+  .record(z.string(), z.string(), { error: "give the headers by name" })
+  .refine(areHeaders, {
+    error: "give names and values that a request can send, in ASCII",
+  });
 const OF_PROCESS = z.object({
   value: z.unknown().optional(),
   baseUrl: z
-    .custom<string | URL>((value) => URL.canParse(String(value)), {
-      error: 'give an absolute URL, such as "https://east.example.com"',
+    .custom<string | URL>((value) => isBaseUrl(String(value)), {
+      error:
+        'give a URL with http or https, without a user, query and hash, such as "https://east.example.com"',
     })
     .optional(),
   headers: HEADERS.optional(),
@@ -280,7 +285,8 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
 
   function callsOf(of: OwnedBucket): PoolCalls {
     const withValue = (slot: KeyedSlot): PoolSlot =>
-      Object.assign(slot as KeyedSlot & { member: string }, { value: valueOf(slot) });
+      // The value may hold credentials, so it is not among the properties that a log or JSON shows.
+      Object.defineProperty(slot as KeyedSlot & PoolSlot, "value", { value: valueOf(slot) });
     const leading = (slot: KeyedSlot): readonly unknown[] => [valueOf(slot)];
     const wrapped = (fn: AnyFunction, options?: CallOptions): unknown =>
       throttle(of, fn, options, leading);
@@ -308,10 +314,11 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
     const isRequest = input instanceof Request;
     const url = isRequest ? input.url : input;
     const target = baseUrl === undefined ? url : urlAt(baseUrl, url);
-    if (headers === undefined) return [isRequest ? new Request(target, input) : target, init];
+    const sent = isRequest ? requestAt(target, input, init) : target;
+    if (headers === undefined) return [sent, init];
     const all = new Headers(init.headers ?? (isRequest ? input.headers : undefined));
     for (const [header, value] of Object.entries(headers)) all.set(header, value);
-    return [isRequest ? new Request(target, input) : target, { ...init, headers: all }];
+    return [sent, { ...init, headers: all }];
   };
 
   /** The bucket for calls that only one member may take. */
@@ -329,6 +336,18 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
     if (found !== undefined) return found;
     const remedy = unknownMember(String(name), [...known.keys()]);
     throw new InvalidOptionError({ where, option: "name", value: name, remedy });
+  }
+
+  const costs = new Set([...known.values()].map(({ cost }) => cost));
+  const settles = [...known.values()].some(({ settle }) => settle !== undefined);
+
+  /** The pool reads the costs of calls before a member is chosen, so a later member adds no other ones. */
+  function assertSameCalls(where: string, name: string, { cost, settle }: KnownMember): void {
+    const isKnown = cost === undefined || bucket.calls?.cost === cost || costs.has(cost);
+    const [option, value] = isKnown ? ["settle", settle] : ["cost", cost];
+    if (isKnown && (settle === undefined || settles)) return;
+    const remedy = "declare it in the options of the pool, or of a member that they have";
+    throw new InvalidOptionError({ where, option: `${name}.${option}`, value, remedy });
   }
 
   async function change(members: MemberChanges, options?: WhoAndWhy): Promise<void> {
@@ -349,6 +368,7 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
     async addMember(name, member, options) {
       const where = `pool("${pool}").addMember()`;
       const [limits, own] = readMember(where, name, member);
+      assertSameCalls(where, name, own);
       const byHand = readWhoAndWhy(where, options);
       const [added] = compilePolicy(where, { members: { [name]: limits } }).pool!.members;
       const { policy } = await bucket.inForce();
@@ -405,12 +425,34 @@ function withArgumentCount(pool: Pool): Pool {
   });
 }
 
+function areHeaders(headers: Readonly<Record<string, string>>): boolean {
+  try {
+    return [...new Headers(headers)].length === Object.keys(headers).length;
+  } catch {
+    return false;
+  }
+}
+
+function isBaseUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password, search, hash } = new URL(text);
+  return /^https?:$/.test(protocol) && `${username}${password}${search}${hash}` === "";
+}
+
+/** Returns a request for another URL. If `init` has a body, that of the request may have been sent already. */
+function requestAt(target: string | URL, request: Request, init: RequestInit): Request {
+  if (init.body === undefined) return new Request(target, request);
+  const { method, headers, redirect, signal } = request;
+  return new Request(target, { method, headers, redirect, signal });
+}
+
 /** Returns a URL with the origin of a base, and with the path of the base before its own path. */
 function urlAt(base: string | URL, input: Exclude<Parameters<FetchFunction>[0], Request>): URL {
   const at = new URL(base);
   const url = new URL(input, at);
   const prefix = at.pathname.replace(/\/$/, "");
-  at.pathname = url.pathname.startsWith(`${prefix}/`) ? url.pathname : prefix + url.pathname;
+  const isWithin = url.pathname === prefix || url.pathname.startsWith(`${prefix}/`);
+  at.pathname = isWithin ? url.pathname : prefix + url.pathname;
   at.search = url.search;
   return at;
 }

@@ -330,7 +330,7 @@ describe("sluice completion", () => {
     };
 
     expect(await complete("sluice", "enq")).toEqual(["enqueue"]);
-    expect(await complete("sluice", "--json", "set", "stripe", "--dr")).toEqual(["--dry-run"]);
+    expect(await complete("sluice", "--json", "set", "stripe", "--dry")).toEqual(["--dry-run"]);
     expect(await complete("sluice", "purge", "charges", "--y")).toEqual(["--yes"]);
   });
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { fixedWindow } from "sluice";
+import { fixedWindow, leakyBucket } from "sluice";
 import { services } from "../../support/server/service.ts";
 import { fakeApis } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -35,6 +35,27 @@ it("a server names the member of each slot, and settles it by its id on any serv
   expect(remaining).toEqual([79, 10]);
 });
 
+it("a call in the handler of a job uses the member that it asks for, and pays that member's limits", async () => {
+  const sluice = sluices.open();
+  const tokens = fixedWindow(100, "1h", { unit: "tokens" });
+  const pool = sluice.pool("gpt", {
+    members: {
+      east: { limits: [leakyBucket("100/s"), tokens], value: "E" },
+      west: { limits: [leakyBucket("100/s"), tokens], value: "W" },
+    },
+    prefer: ["east", "west"],
+  });
+  const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("gpt") });
+  const cost = { tokens: 30 };
+  sluice.worker(queue, () => pool.member("west").run((value) => value, { cost }));
+
+  const job = await queue.enqueue(1);
+
+  expect(await job.finished()).toBe("W");
+  const left = (await pool.members()).map(({ limits }) => limits[1]!.remaining);
+  expect(left).toEqual([100, 70]);
+});
+
 it("a forward sends each request to the member of its slot, and the next try to another one", async () => {
   const seen: string[] = [];
   const start = (name: string) =>
@@ -53,10 +74,17 @@ it("a forward sends each request to the member of its slot, and the next try to 
     east: { to: `${east.url}/e`, headers: { authorization: "Bearer E" } },
     west: { to: west.url, headers: { authorization: "Bearer W" } },
   };
-  const forward = { gpt: { to: "http://127.0.0.1:9", members } };
+  // The header of the member replaces that of the forward, however its name is written.
+  const headers = { Authorization: "Bearer common" };
+  const forward = { gpt: { to: "http://127.0.0.1:9", headers, members } };
   const service = await servers.start(sluice, { forward });
 
   const { status, text } = await service.post("/gpt/v1/chat", { call: 1 });
+  const twoAddresses = { gpt: { to: ["http://127.0.0.1:9", "http://127.0.0.1:10"], members } };
+  await expect(servers.start(sluice, { forward: twoAddresses })).rejects.toMatchObject({
+    code: "ERR_INVALID_OPTION",
+    option: "members",
+  });
 
   expect([status, text]).toEqual([200, "west"]);
   expect(seen).toEqual(["east /e/v1/chat Bearer E", "west /v1/chat Bearer W"]);

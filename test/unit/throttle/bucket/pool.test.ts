@@ -168,6 +168,59 @@ describe("a pool", () => {
     ]);
   });
 
+  it("sends the body of a request again at another member", async () => {
+    const seen: string[] = [];
+    const send = async (input: unknown, init?: RequestInit): Promise<Response> => {
+      const request = new Request(input as Request, init);
+      seen.push(`${new URL(request.url).hostname} ${request.method} ${await request.text()}`);
+      return new Response("", { status: seen.length === 1 ? 429 : 200 });
+    };
+    const pool = open().pool("hosts", {
+      members: {
+        east: { rate: FAST, baseUrl: "https://east.example.com", headers: { "x-of": "east" } },
+        west: { rate: FAST, baseUrl: "https://west.example.com" },
+      },
+      prefer: ["east", "west"],
+    });
+    const request = new Request("https://api.example.com/v1", { method: "POST", body: "hello" });
+
+    const response = await pool.fetch.with({ fetch: send })(request);
+
+    expect(response.status).toBe(200);
+    expect(seen).toEqual(["east.example.com POST hello", "west.example.com POST hello"]);
+  });
+
+  it("keeps a path that equals that of the base URL", async () => {
+    const seen: string[] = [];
+    const send = async (input: unknown): Promise<Response> => {
+      seen.push(String(input));
+      return new Response("");
+    };
+    const members = { east: { rate: FAST, baseUrl: "https://east.example.com/v1" } };
+    const pool = open().pool("hosts", { members });
+
+    await pool.fetch.with({ fetch: send })("/v1?x=1");
+
+    expect(seen).toEqual(["https://east.example.com/v1?x=1"]);
+  });
+
+  it("shows no value of a member in JSON", async () => {
+    const slot = await accounts().draw();
+
+    expect(slot.value.id).toMatch(/^[EW]$/);
+    expect(JSON.stringify(slot)).not.toContain('"value"');
+  });
+
+  it("refuses an added member whose costs it would not read", async () => {
+    const pool = accounts();
+    const cost = (): { tokens: number } => ({ tokens: 1 });
+
+    const error = await rejectionOf(pool.addMember("north", { rate: FAST, cost } as never));
+
+    expect(error).toMatchObject({ code: "ERR_INVALID_OPTION", option: "north.cost" });
+    expect((await pool.members()).map(({ name }) => name)).toEqual(["east", "west"]);
+  });
+
   it("reads costs and settlements that its members declare, such as presets", async () => {
     const settled: unknown[] = [];
     const pool = open().pool("gpt", {
@@ -289,6 +342,17 @@ describe("the options of a pool", () => {
     ["an unknown option", { members: { a: { ...ONE, rat: 1 } } }, "members.a.rat"],
     ["a base URL", { members: { a: { ...ONE, baseUrl: "east" } } }, "members.a.baseUrl"],
     ["headers", { members: { a: { ...ONE, headers: "x" } } }, "members.a.headers"],
+    [
+      "a user in a URL",
+      { members: { a: { ...ONE, baseUrl: "http://u:p@h" } } },
+      "members.a.baseUrl",
+    ],
+    [
+      "a query in a URL",
+      { members: { a: { ...ONE, baseUrl: "http://h?a" } } },
+      "members.a.baseUrl",
+    ],
+    ["a header", { members: { a: { ...ONE, headers: { a: "\u2028" } } } }, "members.a.headers"],
     ["drained", { members: { a: { ...ONE, drained: 1 } } }, "members.a.drained"],
     ["a shadow", { members: { a: { ...ONE, shadow: true } } }, "members.a.shadow"],
     ["an unknown member", { members: { east: ONE }, prefer: ["eats"] }, "prefer"],

@@ -194,9 +194,9 @@ export function nextKeyCheckMs(nowMs: number, deferred: number): number {
 
 /** Returns the ms until a process with this queue position sends its next request. */
 function waitMsOf({ turnUs, leaseOrder }: WaitPosition, nowUs: number): number {
+  if (turnUs > 0) return Math.min((turnUs - nowUs) / 1_000, RECHECK_MS);
   // It is unknown when a lease becomes free, so the request is repeated at the regular interval.
-  if (leaseOrder > 0) return RECHECK_MS;
-  return turnUs === 0 ? 0 : Math.min((turnUs - nowUs) / 1_000, RECHECK_MS);
+  return leaseOrder > 0 ? RECHECK_MS : 0;
 }
 
 /**

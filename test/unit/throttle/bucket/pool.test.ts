@@ -204,6 +204,26 @@ describe("a pool", () => {
     expect(seen).toEqual(["https://east.example.com/v1?x=1"]);
   });
 
+  it("uses the leases of all members at once", async () => {
+    const members = { a: { concurrency: 1 }, b: { concurrency: 1 } };
+    const pool = open().pool("leases", { members });
+    let running = 0;
+    const together: number[] = [];
+    const calls = Array.from({ length: 9 }, () =>
+      pool.run(async () => {
+        running += 1;
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        together.push(running);
+        running -= 1;
+      }),
+    );
+
+    await Promise.all(calls);
+
+    expect(Math.max(...together)).toBe(2);
+    expect(together.filter((count) => count === 2).length).toBeGreaterThanOrEqual(3);
+  });
+
   it("shows no value of a member in JSON", async () => {
     const slot = await accounts().draw();
 

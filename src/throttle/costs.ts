@@ -92,12 +92,15 @@ export function costsOf(
  * Returns the cost of one call under the limits of each member of a pool. A member whose limits never allow the cost
  * takes no such call.
  *
- * @throws {@link CostTooLargeError} when the cost exceeds a limit of each member.
+ * `only` is the number of the only member that the call may use; -1 if it may use each.
+ *
+ * @throws {@link CostTooLargeError} when the cost exceeds a limit of each member that the call may use.
  */
 export function memberCostsOf(
   bucket: string,
   memberLimits: readonly (readonly Limit[])[],
   cost: Cost | undefined,
+  only: number = -1,
 ): number[] {
   const byUnit = amountsOf(cost);
   const costs = memberLimits.map((limits) =>
@@ -106,9 +109,10 @@ export function memberCostsOf(
   const exceeded = costs.map((own, member) =>
     own.findIndex((amount, index) => amount > memberLimits[member]![index]!.capacity),
   );
-  if (exceeded.length > 0 && !exceeded.includes(-1)) {
-    const index = exceeded[0]!;
-    throw costTooLarge(bucket, costs[0]![index]!, memberLimits[0]![index]!);
+  const of = Math.max(0, only);
+  const index = exceeded[of] ?? -1;
+  if (only >= 0 ? index >= 0 : exceeded.length > 0 && !exceeded.includes(-1)) {
+    throw costTooLarge(bucket, costs[of]![index]!, memberLimits[of]![index]!);
   }
   return costs.flat();
 }

@@ -350,6 +350,25 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
     throw new InvalidOptionError({ where, option: `${name}.${option}`, value, remedy });
   }
 
+  /** Returns the name of a member, or a name that no member has if it is not a text. */
+  function named(name: unknown): string {
+    return typeof name === "string" ? name : "";
+  }
+
+  function assertMember(where: string, name: unknown, member: unknown): void {
+    if (typeof name !== "string") {
+      const remedy = 'give the name of the member first, such as "east"';
+      throw new InvalidOptionError({ where, option: "name", value: name, remedy });
+    }
+    if (typeof member === "object" && member !== null) return;
+    throw new InvalidOptionError({
+      where,
+      option: name,
+      value: member,
+      remedy: MEMBER_ERROR.error,
+    });
+  }
+
   async function change(members: MemberChanges, options?: WhoAndWhy): Promise<void> {
     await bucket.configure({ members } as PolicyOptions, options);
   }
@@ -367,6 +386,7 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
     members: () => bucket.members(),
     async addMember(name, member, options) {
       const where = `pool("${pool}").addMember()`;
+      assertMember(where, name, member);
       const [limits, own] = readMember(where, name, member);
       assertSameCalls(where, name, own);
       const byHand = readWhoAndWhy(where, options);
@@ -381,9 +401,9 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
       known.set(name, own);
       bucket.redraw();
     },
-    drainMember: (name, options) => change({ [name]: { drained: true } }, options),
-    undrainMember: (name, options) => change({ [name]: { drained: false } }, options),
-    removeMember: (name, options) => change({ [name]: null }, options),
+    drainMember: (name, options) => change({ [named(name)]: { drained: true } }, options),
+    undrainMember: (name, options) => change({ [named(name)]: { drained: false } }, options),
+    removeMember: (name, options) => change({ [named(name)]: null }, options),
     configure: (policy, options) => bucket.configure(policy as PolicyOptions, options),
     on: (event, listener, options) => bucket.on(event, listener, options),
     off: (event, listener) => bucket.off(event, listener),

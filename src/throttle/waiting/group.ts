@@ -451,7 +451,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     const isPlain = cost === undefined && beyond === undefined && scopes.length > 0 && !pool;
     const usesCache = isPlain && settles !== true;
     const known = usesCache ? cachedTerms.find((terms) => haveLimits(scopes, terms)) : undefined;
-    const costs = known ?? costsFor(scopes, { cost, beyond });
+    const costs = known ?? costsFor(scopes, { cost, beyond, member });
     // A key may contain spaces and digits, so a colon marks the end of the costs.
     const ofMembers = pool?.members.flatMap((each) => each.limits) ?? [];
     const limitsOfOne = known === undefined &&
@@ -559,11 +559,16 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
    * Returns the cost of a call minus the cost that was already drawn for it. Nothing was drawn from
    * the limits of another key.
    */
-  function costsFor(scopes: readonly KeyScope[], { cost, beyond }: GroupOptions): CallCosts {
+  function costsFor(
+    scopes: readonly KeyScope[],
+    { cost, beyond, member }: GroupOptions,
+  ): CallCosts {
     const { pool } = policy();
     const limits = limitsOfCall(policy().limits, scopes);
     const memberLimits = pool?.members.map((each) => each.limits) ?? [];
-    const costs = costsOf(bucket, limits, cost).concat(memberCostsOf(bucket, memberLimits, cost));
+    const only = pool?.members.findIndex(({ name }) => name === member);
+    const ofMembers = memberCostsOf(bucket, memberLimits, cost, only);
+    const costs = costsOf(bucket, limits, cost).concat(ofMembers);
     const shadowCosts = shadowCostsOf(policy().shadows, cost, beyond);
     if (beyond === undefined) return { costs, shadowCosts };
     const before = costsUnder(scopes, find(beyond));

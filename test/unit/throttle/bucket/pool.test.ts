@@ -224,6 +224,27 @@ describe("a pool", () => {
     expect(together.filter((count) => count === 2).length).toBeGreaterThanOrEqual(3);
   });
 
+  it("refuses a call that its only member never allows, although another one does", async () => {
+    const members = { small: { rate: "10/s", burst: 2 }, big: { rate: "10/s", burst: 50 } };
+    const pool = open().pool("sizes", { members });
+
+    const error = await rejectionOf(pool.member("small").draw({ cost: 40 }));
+
+    expect(error).toMatchObject({ code: "ERR_COST_TOO_LARGE" });
+    expect((await pool.draw({ cost: 40 })).member).toBe("big");
+  });
+
+  it.each<[string, (pool: Pool<unknown>) => Promise<unknown>]>([
+    ["no name", (pool) => pool.addMember(undefined as never, { rate: FAST })],
+    ["no member", (pool) => pool.addMember("north", undefined as never)],
+    ["no name to drain", (pool) => pool.drainMember(undefined as never)],
+  ])("refuses a change with %s by name", async (_what, change) => {
+    const pool = accounts();
+
+    expect(await rejectionOf(change(pool as never))).toMatchObject({ code: "ERR_INVALID_OPTION" });
+    expect((await pool.members()).map(({ name }) => name)).toEqual(["east", "west"]);
+  });
+
   it("shows no value of a member in JSON", async () => {
     const slot = await accounts().draw();
 

@@ -13,7 +13,7 @@
         The last report of a replica returns none.
 ]]
 -- @include lib/now-ms
--- @include lib/history
+-- @include lib/state/history
 
 local FORGOTTEN_AT_ONCE = 10
 -- Ms for which a replica may end an override before another one gets it.

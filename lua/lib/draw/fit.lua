@@ -273,7 +273,7 @@ end
 
 -- True if booking this many calls at once delays none of the calls ahead of them.
 local function delays_none(fitting, count)
-  if fitting.fair and not fitting.fair.functions.is_in_turn(fitting.fair, fitting, count) then return false end
+  if fitting.fair and fitting.fair.functions.most_in_turn(fitting.fair, fitting, count) < count then return false end
   if #fitting.ahead == 0 then return true end
   local opens_us = opens_at_us(fitting.scope, fitting.drawer.now_us, fitting.step_us)
   local all = times(fitting, count)

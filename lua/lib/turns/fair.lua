@@ -306,17 +306,6 @@ local function pass_turns(serving, order, since_us)
   end
 end
 
--- True if this many calls delay no call ahead.
-local function is_in_turn(fair, main, count)
-  for index, limit in ipairs(main.scope.limits) do
-    local cost = main.costs[index]
-    if cost > 0 and fair.slack_us[index] < math.huge and fair.slack_us[index] < count * cost * limit.period_us / limit.count then
-      return false
-    end
-  end
-  return true
-end
-
 -- Returns how many calls delay no call ahead.
 local function most_in_turn(fair, main, most)
   for index, limit in ipairs(main.scope.limits) do

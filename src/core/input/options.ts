@@ -411,3 +411,10 @@ function hintForOther(name: string, known: readonly string[]): string | undefine
   const likely = names.filter((each) => known.includes(each));
   return likely.length === 0 ? undefined : `did you mean ${likely.join(" or ")}?`;
 }
+
+/** True if a text is a URL with http or https, and without a user, query and hash. */
+export function isBaseUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password, search, hash } = new URL(text);
+  return /^https?:$/.test(protocol) && `${username}${password}${search}${hash}` === "";
+}

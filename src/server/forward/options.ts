@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { isBaseUrl, LONGEST_MS, NAME, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { Key } from "../../core/key-path.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 
@@ -117,7 +117,7 @@ const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const TAKEN =
   /^\/(?:$|(?:api|jobs|healthz|readyz|metrics|assets|v1\/(?:buckets|slots|queues|draw))(?:\/|$))/;
 
-const URL_TEXT = z.string(A_URL).refine(isUpstream, A_URL);
+const URL_TEXT = z.string(A_URL).refine(isBaseUrl, A_URL);
 const OWN = {
   bucket: z
     .union(
@@ -244,10 +244,4 @@ function readAddress(to: string, headers: Readonly<Record<string, string>> = {})
 function readUpstream(given: Upstream, members: ReadUpstream["members"]): ReadUpstream {
   const { to, bucket, headers, maxWaitMs, timeoutMs = TIMEOUT_MS } = given;
   return { ...readAddress(to, headers), bucket: bucket!, members, maxWaitMs, timeoutMs };
-}
-
-function isUpstream(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { protocol, username, password, search, hash } = new URL(text);
-  return /^https?:$/.test(protocol) && `${username}${password}${search}${hash}` === "";
 }

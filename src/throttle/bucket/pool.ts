@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from "node:util";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { readOptions } from "../../core/input/options.ts";
+import { isBaseUrl, readOptions } from "../../core/input/options.ts";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { RateInput } from "../../core/limits/rate.ts";
@@ -451,12 +451,6 @@ function areHeaders(headers: Readonly<Record<string, string>>): boolean {
   } catch {
     return false;
   }
-}
-
-function isBaseUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { protocol, username, password, search, hash } = new URL(text);
-  return /^https?:$/.test(protocol) && `${username}${password}${search}${hash}` === "";
 }
 
 /** Returns a request for another URL. If `init` has a body, that of the request may have been sent already. */

@@ -91,7 +91,6 @@ type Scheduled =
   | "wasNotified"
   | "bindsAt"
   | "turnTags"
-  | "tagsSince"
   | "keepsTags";
 
 /**
@@ -131,8 +130,6 @@ export function createGroupSchedule(): GroupSchedule {
   let turnsUntilMs = 0;
   /** The virtual time of the turns in the latest reply. */
   let virtualNow = 0;
-  /** How often the tags have begun anew. */
-  let tagsBegan = 0;
   /** The number of the newest caller. */
   let newest = 0;
 
@@ -142,19 +139,13 @@ export function createGroupSchedule(): GroupSchedule {
     if (group.turns !== undefined && group.turns.names !== WITHOUT_KEY.names) {
       turnsUntilMs = performance.now() + TURNS_KEPT_MS;
     }
-    writable(group).turnTags = group.turns === undefined ? [] : knownTags(group);
+    // Idle time earns no credit.
+    writable(group).turnTags = group.turns === undefined ? [] : [virtualNow];
     writable(group).keepsTags = false;
     for (const { key } of group.scopes) {
       const groups = byKey.get(key) ?? new Set();
       byKey.set(key, groups.add(group));
     }
-  }
-
-  /** Idle time earns no credit. A key that has just had its turn still has to wait for the next one. */
-  function knownTags({ turnTags: [tag, ...narrower], tagsSince }: Group): readonly number[] {
-    return tag === undefined || tag <= virtualNow || tagsSince !== tagsBegan
-      ? [virtualNow]
-      : [tag, ...narrower];
   }
 
   function remove(group: Group): void {
@@ -353,14 +344,10 @@ export function createGroupSchedule(): GroupSchedule {
       if (nextCalls[0]?.length === 0) turnsUntilMs = performance.now() + TURNS_KEPT_MS;
       if (nextCalls[0]?.length === 0) return;
       // Tags begin anew once no key has taken turns for a while.
-      if (now < virtualNow) {
-        tagsBegan += 1;
-        for (const group of all) writable(group).turnTags = [0];
-      }
+      if (now < virtualNow) for (const group of all) writable(group).turnTags = [0];
       virtualNow = now;
       for (const [index, group] of groups.entries()) {
         writable(group).turnTags = nextCalls[index]!;
-        writable(group).tagsSince = tagsBegan;
         writable(group).keepsTags = group.line.size > group.held.size;
         update(group);
       }

@@ -154,8 +154,6 @@ export class Group {
   readonly bindsAt: number = 0;
   /** The tags of its next call in the virtual time of keys that take turns; none if it has not waited for a reply. */
   readonly turnTags: readonly number[] = NO_TAGS;
-  /** The number of times that the tags had begun anew when a reply gave these. */
-  readonly tagsSince: number = 0;
   /** Whether a reply gave these tags while its callers waited. */
   readonly keepsTags: boolean = false;
 

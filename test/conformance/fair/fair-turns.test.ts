@@ -156,3 +156,30 @@ it.each(seedsOf(FIRST, 4, 2))(
     expect(faults).toEqual([]);
   },
 );
+
+it("gives a tenant its floor, where that is more than its share", async () => {
+  const floor = 50;
+  const callers = ["small", "one", "two", "three", "four"].flatMap((key) =>
+    Array.from({ length: 40 }, (_, index) => ({
+      replica: index % 2,
+      key,
+      cost: 1,
+      priority: "normal" as const,
+      startMs: index,
+      thinkMs: 0,
+    })),
+  );
+  const policy = { rate: "100/s", fair: { floors: { small: `${floor}/s` } } } as const;
+  const mix = { name: "a floor", policy, callers, hasPriorities: false };
+  const time = beginVirtualTime();
+  try {
+    const store = createMemoryStore(microseconds(time));
+    const { calls } = await runMix(mix, { store, time, seed: 1, forMs: FOR_MS });
+    for (let fromMs = 500; fromMs + WINDOW_MS <= FOR_MS; fromMs += STEP_MS) {
+      const due = (floor * WINDOW_MS) / 1_000;
+      expect(usedBy(new Set(["small"]), calls, fromMs)).toBeGreaterThanOrEqual(due - 15);
+    }
+  } finally {
+    time.end();
+  }
+});

@@ -49,13 +49,13 @@ end
 -- Returns the amounts that come before calls of this order: those of other replicas, and of this replica's earlier
 -- slot requests. Among equal turns, the replica that has waited longer is first.
 local function ahead_in(line, order, since_us)
-  local turns = line.others
-  if #line.waiting == 0 then return #turns == 0 and NOTHING or ahead_of(turns, order, since_us) end
+  local turns, limit_count = line.others, #line.scope.limits
+  if #line.waiting == 0 then return #turns == 0 and NOTHING or ahead_of(turns, order, since_us, limit_count) end
   turns = { unpack(turns) }
   for _, need in ipairs(line.waiting) do
     turns[#turns + 1] = { since_us = 0, start_us = need.start_us, needs = { need } }
   end
-  return ahead_of(turns, order, since_us)
+  return ahead_of(turns, order, since_us, limit_count)
 end
 
 -- The most calls in one horizon if no limit applies.
@@ -199,7 +199,7 @@ end
 -- removes the position.
 local function settle_line(serving, line)
   if serving.is_try then return NO_POSITION end
-  local scope, own, lease_order, turn, turn_us = line.scope, line.own, 0, nil, 0
+  local scope, own, lease_order, turn, turn_us, names = line.scope, line.own, 0, nil, 0, {}
   if #line.waiting == 0 and own == NO_POSITION then return NO_POSITION end
   for _, need in ipairs(line.waiting) do
     local needs_lease = need.turn_us == math.huge
@@ -212,9 +212,10 @@ local function settle_line(serving, line)
       if not needs_lease then turn_us = turn_us == 0 and need.turn_us or math.min(turn_us, need.turn_us) end
       if need.names then
         need.amounts = { unpack(need.amounts) }
-        need.amounts[#scope.limits + 1], need.amounts[#scope.limits + 2] = need.call_since_us, need.span_us or 0
-        need.amounts[#scope.limits + 3], need.amounts[#scope.limits + 4] = need.start_us, need.floor_span_us or 0
-        need.amounts[#scope.limits + 5] = need.rank or 0
+        local at, name = #scope.limits, need.turn.name
+        need.amounts[at + 1], need.amounts[at + 2] = need.call_since_us, need.span_us
+        need.amounts[at + 3], need.amounts[at + 4] = need.start_us, names[name] and 0 or need.turn.weight
+        names[name] = true
       end
       turn.needs[#turn.needs + 1] = need
     end

@@ -144,7 +144,7 @@ end
 local function pending_of(serving, line)
   local pending = {}
   for _, turn in ipairs(line.others) do
-    for _, need in ipairs(turn.needs) do
+    for _, need in ipairs(needs_of(turn, #serving.bucket.shared.line.scope.limits)) do
       local at = #serving.pool.scope.limits
       pending[#pending + 1] = {
         order = need.order, since_us = turn.since_us, call_since_us = need.call_since_us, amounts = need.amounts,
@@ -350,8 +350,7 @@ local function refuse_in_pool(serving, slot_request, left, served, horizon_us)
     local need = turn_like({ turn_us = need_turn_us, due_us = math.min(need_turn_us, now_us + LONGEST_ASK_GAP_US), start_us = start_us },
       order, amounts, slot_request)
     if serving.is_fair then
-      need.names, need.rank = names, slot_request.rank
-      need.span_us, need.floor_span_us = calls * slot_request.step_us, calls * slot_request.floor_us
+      need.names, need.turn, need.span_us = names, slot_request.turns[1], calls * slot_request.step_us
     end
     add_need(line, need)
     pool.own[#pool.own + 1] = { amounts = amounts, count = calls, home = home, start_us = start_us }

@@ -5,11 +5,11 @@ local MOST_KEYS, LATE_DRAW_US = 32, 50000
 local function pending_keys(scope, now_us)
   local needs, since_us, found, seen = {}, {}, {}, {}
   for _, turn in ipairs(read_turns(scope, now_us - LATE_DRAW_US)) do
-    for _, need in ipairs(turn.needs) do
+    for _, need in ipairs(needs_of(turn, turn.width - TURN_AMOUNTS)) do
       if need.names then
         local names, weights = string.match(need.names, '^([^\4]*)\4?(.*)$')
         needs[#needs + 1] = { names = names, weights = weights, order = math.max(0, need.order), index = #needs }
-        since_us[names] = math.min(since_us[names] or now_us, need.amounts[#need.amounts - 4])
+        since_us[names] = math.min(since_us[names] or now_us, need.call_since_us)
       end
     end
   end

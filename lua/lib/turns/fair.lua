@@ -2,7 +2,8 @@
 -- A line of names is a sorted set. The score of a name is its tag: the virtual time at which its next call starts, in us
 -- of the limits. The member '' stores the virtual time of the line. The last key of a request is the line of first
 -- names. The names below a parent are at <that key>, NAMES_APART and the parent, so that no name is the end of another key.
--- Each draw puts its own calls and the pending calls of other replicas into one order, by the tags of that moment.
+-- Each draw orders its own calls by the tags of that moment. The pending calls of other replicas have the order of their
+-- replica's last draw.
 local FAIR_KEPT_MS = 60000
 -- Separates the names of a key (src/core/key-path.ts), and the weights of a pending key from its names.
 local NAMES_APART, WEIGHTS_BEGIN = '\31', '\4'
@@ -16,87 +17,93 @@ local function as_score(number)
 end
 
 local function new_fair_line(key)
-  return { key = key, names = { '' }, tags = {}, pending = {}, is_new = {}, is_own = {}, served = {}, below = {}, now = 0, started = math.huge, lag_us = 0, paid = nil, has_paid = false, reordered = 0, empty_us = {}, lists = false, main_opens_us = 0 }
+  return { key = key, names = { '' }, tags = {}, pending = {}, is_new = {}, served = {}, below = {}, now = 0, started = math.huge, lag_us = 0 }
 end
 
--- Adds the names of an entry to the lines from the first one down. An entry is a slot request of this draw, or pending
--- calls of another replica.
-local function add_name(line, entry, name)
+-- Adds the names of a slot request to the lines from the first one down.
+local function add_name(line, slot_request, name)
   if not line.tags[name] then line.names[#line.names + 1], line.tags[name] = name, 0 end
-  if entry.is_pending then line.pending[name] = true end
-  if not entry.need then line.is_own[name] = true end
-  local level = #entry.turns + 1
-  entry.turns[level] = { line = line, name = name, weight = entry.weights and entry.weights[level] or 1 }
+  if slot_request.is_pending then line.pending[name] = true end
+  local level = #slot_request.turns + 1
+  slot_request.turns[level] = { line = line, name = name, weight = slot_request.weights[level] or 1 }
 end
 
-local function add_names(top, entry, names)
-  if not string.find(names, NAMES_APART, 1, true) then return add_name(top, entry, names) end
+local function add_names(top, slot_request, names)
+  if not string.find(names, NAMES_APART, 1, true) then return add_name(top, slot_request, names) end
   local line, parent = top, nil
   for name in string.gmatch(names .. NAMES_APART, '([^' .. NAMES_APART .. ']*)' .. NAMES_APART) do
     if parent then
       line.below[parent] = line.below[parent] or new_fair_line(line.key .. NAMES_APART .. parent)
       line = line.below[parent]
     end
-    add_name(line, entry, name)
+    add_name(line, slot_request, name)
     parent = name
   end
 end
 
--- How often the shares of a horizon are corrected for names that need less than their share.
+-- How often the shares of a horizon are corrected for replicas that need less than their share.
 local SHARE_ROUNDS = 3
 -- The least part of a horizon that a replica may fill in one draw.
 local LEAST_PART = 0.01
 -- The most of a horizon that it may fill while calls of other replicas are pending, so that it draws again in time.
 local MOST_PART = 0.4
 
--- Returns the part of a horizon that the turns of this replica's keys fill, by the first names of all pending calls.
-local function part_of_turns(entries, horizon_us)
-  local needs, ours, weights, open, all = {}, {}, {}, {}, 0
-  for _, entry in ipairs(entries) do
-    local turn, need_us = entry.turns[1], entry.wanted * entry.step_us
-    local name = turn.name
-    if not needs[name] then
-      open[#open + 1], needs[name], weights[name], all = name, 0, turn.weight, all + turn.weight
-    end
-    needs[name] = needs[name] + need_us
-    if not entry.need then ours[name] = (ours[name] or 0) + need_us end
+-- Returns the part of a horizon that the turns of this replica's keys fill, if its share is that of their weights.
+local function part_of_turns(fair, slot_requests, horizon_us)
+  local own, weights = { weight = 0, need_us = 0 }, {}
+  for _, slot_request in ipairs(slot_requests) do
+    local turn = slot_request.turns[1]
+    own.need_us = own.need_us + slot_request.wanted * slot_request.step_us
+    if not weights[turn.name] then weights[turn.name], own.weight = true, own.weight + turn.weight end
   end
-  local left_us, part_us = horizon_us, 0
+  local open, left_us = { own, unpack(fair.others) }, horizon_us
   for _ = 1, SHARE_ROUNDS do
-    local per_weight_us, rest, left_all, used_us = left_us / all, {}, 0, 0
-    for _, name in ipairs(open) do
-      if needs[name] <= per_weight_us * weights[name] then
-        used_us, part_us = used_us + needs[name], part_us + (ours[name] or 0)
-      else
-        rest[#rest + 1], left_all = name, left_all + weights[name]
-      end
+    local all, rest = 0, {}
+    for _, each in ipairs(open) do all = all + each.weight end
+    local per_weight_us = left_us / all
+    own.share_us = per_weight_us * own.weight
+    for _, each in ipairs(open) do
+      if each.need_us > per_weight_us * each.weight then rest[#rest + 1] = each else left_us = left_us - each.need_us end
     end
-    if used_us == 0 or #rest == 0 then
-      open = rest
-      break
-    end
-    open, all, left_us = rest, left_all, left_us - used_us
+    if own.need_us <= own.share_us then return own.need_us / horizon_us end
+    if #rest == #open then break end
+    open = rest
   end
-  for _, name in ipairs(open) do
-    if ours[name] then part_us = part_us + left_us / all * weights[name] * ours[name] / needs[name] end
-  end
-  return part_us / horizon_us
+  return own.share_us / horizon_us
 end
 
--- Returns the entry for pending calls of another replica.
-local function entry_of(top, asker, need, index, limit_count)
-  local amounts, names, weights_at = need.amounts, need.names, string.find(need.names, WEIGHTS_BEGIN, 1, true)
-  local entry = {
-    turns = {}, weights = nil, wanted = 1, step_us = amounts[limit_count + 2], rank = amounts[limit_count + 5], since_us = need.call_since_us,
-    floor_us = amounts[limit_count + 4], index = index, is_pending = true, need = need, tag = 0, asker = asker, first = 2, key = 0, paid_by = nil,
-  }
-  if weights_at then
-    entry.weights = {}
-    for weight in string.gmatch(string.sub(names, weights_at + 1), '[^,]+') do entry.weights[#entry.weights + 1] = tonumber(weight) end
-    names = string.sub(names, 1, weights_at - 1)
+-- Reads the pending calls of other replicas. Each stays where it is among the numbers of their turns (lib/turns/turns):
+-- fair.ahead_at lists after which number each begins, in their order.
+local function read_others(fair, turns, limit_count)
+  local orders, chains, least = {}, {}, math.huge
+  for _, turn in ipairs(turns) do
+    if turn.names ~= '' then
+      local at, each, numbers = turn.at, { weight = 0, need_us = 0 }, turn.numbers
+      fair.numbers, fair.others[#fair.others + 1] = numbers, each
+      for _ = 1, turn.count do
+        local order = numbers[at + 1]
+        each.need_us, each.weight = each.need_us + numbers[at + limit_count + 3], each.weight + numbers[at + limit_count + 5]
+        if order >= 2 * RANK_STEP and order < least then least = order end
+        if chains[order] then table.insert(chains[order], at)
+        else orders[#orders + 1], chains[order] = order, { at } end
+        at = at + 1 + turn.width
+      end
+    end
   end
-  add_names(top, entry, names)
-  return entry
+  table.sort(orders)
+  local all, numbers = fair.ahead_at, fair.numbers
+  for _, order in ipairs(orders) do
+    local chain = chains[order]
+    if #chain > 1 then
+      table.sort(chain, function(a, b)
+        local since_us, other_us = numbers[a + limit_count + 2], numbers[b + limit_count + 2]
+        if since_us ~= other_us then return since_us < other_us end
+        return a < b
+      end)
+    end
+    for _, at in ipairs(chain) do all[#all + 1] = at end
+  end
+  if least < math.huge then fair.others_us = (least - 2 * RANK_STEP) / 4 end
 end
 
 -- Reads the tags of a line's names. Idle time earns no credit: the tag of a name without pending calls is not before
@@ -190,34 +197,27 @@ local function read_paid(fair, entries, now_us, horizon_us)
   end
 end
 
--- Sets the number by which an entry is ordered. All replicas see the same.
-local function set_key(entry)
-  if entry.first == 0 then entry.key = order_of(0, entry.since_us) else entry.key = turn_order(entry.first, entry.tag, entry.rank) end
-  if entry.need then entry.need.order = entry.key end
+-- Sets the number by which a slot request is ordered.
+local function set_key(slot_request)
+  if slot_request.first == 0 then slot_request.key = order_of(0, slot_request.since_us)
+  else slot_request.key = turn_order(slot_request.first, slot_request.tag, slot_request.rank) end
 end
 
 -- Starts again to count what is ahead, because the order has changed.
 local function start_order(fair, limit_count)
-  fair.next, fair.count, fair.sums, fair.slack_us, fair.ahead = 1, 0, {}, {}, {}
+  fair.next, fair.sums, fair.slack_us, fair.ahead = 1, {}, {}, {}
   for index = 1, limit_count do fair.sums[index], fair.slack_us[index] = 0, math.huge end
 end
 
--- Orders entries by the tags of this moment. Returns the slot requests among them, in this order.
-local function order_entries(serving, entries)
-  local fair, own = serving.fair, {}
-  set_tags(fair, entries, 1)
-  read_paid(fair, entries, serving.now_us, serving.horizon_us)
-  for _, entry in ipairs(entries) do
-    set_key(entry)
-    if entry.need and entry.first == 2 and entry.tag < fair.others_us then fair.others_us = entry.tag end
-  end
-  table.sort(entries, goes_before)
-  for _, entry in ipairs(entries) do
-    if not entry.need then own[#own + 1] = entry end
-  end
-  fair.entries = entries
+-- Puts slot requests in the order of their turns, by the tags of this moment.
+local function order_requests(serving, slot_requests)
+  local fair = serving.fair
+  set_tags(fair, slot_requests, 1)
+  read_paid(fair, slot_requests, serving.now_us, serving.horizon_us)
+  for _, slot_request in ipairs(slot_requests) do set_key(slot_request) end
+  table.sort(slot_requests, goes_before)
+  fair.in_turn = slot_requests
   start_order(fair, #serving.bucket.shared.limits)
-  return own
 end
 
 local function number_requests(slot_requests)
@@ -228,7 +228,8 @@ end
 -- Gives the pending calls of other replicas their order at this moment.
 local function take_turns(serving, key, limits, names_at)
   local top, slot_requests, rest, longest_us = new_fair_line(key), {}, {}, 0
-  top.paid = {}
+  top.paid, top.has_paid, top.reordered, top.empty_us, top.lists, top.main_opens_us = {}, false, 0, {}, false, 0
+  top.others, top.others_us, top.ahead_at, top.numbers = {}, math.huge, {}, NOTHING
   for _, slot_request in ipairs(serving.slot_requests) do
     slot_request.turns, slot_request.since_us = {}, since_of(slot_request.since_us, serving.now_us)
     add_names(top, slot_request, ARGV[names_at + slot_request.index])
@@ -242,17 +243,12 @@ local function take_turns(serving, key, limits, names_at)
     if slot_request.has_weights then slot_request.names = slot_request.names .. WEIGHTS_BEGIN .. table.concat(slot_request.weights, ',') end
     table.insert(slot_request.wanted > 0 and slot_requests or rest, slot_request)
   end
-  local entries, own_count = { unpack(slot_requests) }, #slot_requests
   local line, shared_count = line_of(serving, serving.bucket.shared, serving.own), serving.pool and #serving.pool.scope.limits or #limits
-  for _, turn in ipairs(line.others) do
-    for _, need in ipairs(turn.needs) do
-      if need.names then entries[#entries + 1] = entry_of(top, turn.asker, need, 1000 + #entries, shared_count) end
-    end
-  end
-  top.has_others = #entries > own_count
-  if own_count > 0 then
+  read_others(top, line.others, shared_count)
+  top.has_others, top.limit_count = #top.ahead_at > 0, shared_count
+  if #slot_requests > 0 then
     local most_part = top.has_others and MOST_PART or 1
-    serving.sharers = 1 / math.min(most_part, math.max(LEAST_PART, part_of_turns(entries, serving.horizon_us)))
+    serving.sharers = 1 / math.min(most_part, math.max(LEAST_PART, part_of_turns(top, slot_requests, serving.horizon_us)))
   end
   for _, slot_request in ipairs(serving.slot_requests) do
     size_class(serving, limits, slot_request.class)
@@ -260,49 +256,43 @@ local function take_turns(serving, key, limits, names_at)
     longest_us = math.max(longest_us, slot_request.step_us)
   end
   load_fair_line(top, serving.horizon_us + longest_us)
-  top.others_us, serving.fair = math.huge, top
+  serving.fair = top
   for _, limit in ipairs(limits) do
     if RULES[limit.code].is_rate and not RULES[limit.code].does_drain then top.lists = true end
   end
-  slot_requests = order_entries(serving, entries)
+  order_requests(serving, slot_requests)
+  slot_requests = { unpack(slot_requests) }
   for _, slot_request in ipairs(rest) do slot_requests[#slot_requests + 1] = slot_request end
   serving.slot_requests = slot_requests
   number_requests(slot_requests)
 end
 
--- Adds a need to what is ahead. slack_us is how much longer a limit may be used before a call ahead is late. A limit that
--- drains evenly needs no list of the calls ahead: its room for an amount lies that far before or behind the time at
--- which it has drained.
-local function put_ahead(fair, limits, need, opens_us)
-  local sums, all = fair.sums, fair.lists and {} or nil
-  -- A replica that is late does not hold all others up: its calls still start soon, and its keys go first then.
-  local latest_us = math.max(need.start_us, opens_us) + LATE_US
-  fair.count = fair.count + 1
-  for index = 1, #limits do
-    local amount, limit = need.amounts[index], limits[index]
-    sums[index] = sums[index] + amount
-    if all then all[index] = sums[index] end
-    if amount > 0 and RULES[limit.code].does_drain then
-      fair.empty_us[index] = fair.empty_us[index] or RULES[limit.code].earliest(limit, opens_us, limit.capacity, NO_ASKER)
-      local room_us = fair.empty_us[index] + (sums[index] - limit.capacity) * limit.period_us / limit.count
-      fair.slack_us[index] = math.min(fair.slack_us[index], latest_us - room_us)
-    end
-  end
-  if all then fair.ahead[fair.count] = { order = need.order, amounts = need.amounts, start_us = need.start_us, sums = all, is_exact = true } end
-end
-
 -- Goes on in the order of turns up to a call of this replica, and counts the calls of others that are ahead of it.
+-- slack_us is how much longer a limit may be used before a call ahead is late. A limit that drains evenly needs no list of
+-- the calls ahead: its room for an amount lies that far before or behind the time at which it has drained.
 local function pass_turns(serving, order, since_us)
-  local fair, limits, opens_us = serving.fair, serving.bucket.shared.limits, nil
+  local fair, limits, numbers = serving.fair, serving.bucket.shared.limits, serving.fair.numbers
+  local all, sums, since_at, opens_us = fair.ahead_at, fair.sums, fair.limit_count + 2, nil
   while true do
-    local entry = fair.entries[fair.next]
-    local need = entry and entry.need
-    if not entry or (need and (need.order > order or need.order == order and need.call_since_us >= since_us)) then return end
-    if need then
-      opens_us = opens_us or opens_at_us(serving.bucket.shared, serving.now_us, 0)
-      put_ahead(fair, limits, need, opens_us)
+    local at = all[fair.next]
+    if not at or numbers[at + 1] > order or numbers[at + 1] == order and numbers[at + since_at] >= since_us then return end
+    fair.next, opens_us = fair.next + 1, opens_us or opens_at_us(serving.bucket.shared, serving.now_us, 0)
+    -- A replica that is late does not hold all others up: its calls still start soon, and its keys go first then.
+    local start_us = numbers[at + since_at + 2]
+    local latest_us = (start_us > opens_us and start_us or opens_us) + LATE_US
+    for index = 1, #limits do
+      local amount, limit = numbers[at + 1 + index], limits[index]
+      sums[index] = sums[index] + amount
+      if amount > 0 and RULES[limit.code].does_drain then
+        fair.empty_us[index] = fair.empty_us[index] or RULES[limit.code].earliest(limit, opens_us, limit.capacity, NO_ASKER)
+        local slack_us = latest_us - fair.empty_us[index] - (sums[index] - limit.capacity) * limit.period_us / limit.count
+        if slack_us < fair.slack_us[index] then fair.slack_us[index] = slack_us end
+      end
     end
-    fair.next = fair.next + 1
+    if fair.lists then
+      local amounts = { unpack(numbers, at + 2, at + 1 + #limits) }
+      table.insert(fair.ahead, { order = numbers[at + 1], amounts = amounts, start_us = start_us, sums = { unpack(sums) }, is_exact = true })
+    end
   end
 end
 
@@ -352,7 +342,7 @@ local function add_fair_need(serving, main, slot_request, left, turn)
   local needs_lease = turn.turn_us == math.huge
   local need = {
     order = turn.order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = 0, amounts = {}, call_since_us = slot_request.since_us,
-    rank = slot_request.rank, names = names, span_us = count * slot_request.step_us, floor_span_us = count * slot_request.floor_us,
+    names = names, turn = slot_request.turns[1], span_us = count * slot_request.step_us,
   }
   -- Calls that wait for a lease leave the rates to calls that need none, and the others leave the leases.
   for index, limit in ipairs(main.scope.limits) do
@@ -382,42 +372,53 @@ local MOST_REORDERED = 6
 -- Lets the later calls of a key have the turns of a slot request whose calls wait at a further key. Other replicas do
 -- the same, because these calls have no position in the line.
 local function skip_turns(serving, slot_request, left)
-  local fair, turn, later = serving.fair, slot_request.turns[1], {}
-  for _, entry in ipairs(fair.entries) do
-    if entry.turns[1].name == turn.name and came_before(slot_request, entry) then later[#later + 1] = entry end
+  local fair, turn, later, rest = serving.fair, slot_request.turns[1], {}, {}
+  for _, each in ipairs(fair.in_turn) do
+    if each.index > slot_request.index then
+      rest[#rest + 1] = each
+      if each.turns[1].name == turn.name and came_before(slot_request, each) then later[#later + 1] = each end
+    end
   end
   if #later == 0 or fair.reordered == MOST_REORDERED then return end
   fair.reordered = fair.reordered + 1
-  local all, entries, after = serving.slot_requests, {}, {}
-  for _, entry in ipairs(fair.entries) do
-    if entry.need or entry.index > slot_request.index then entries[#entries + 1] = entry end
-  end
+  local all = serving.slot_requests
   if slot_request.first == 2 and #slot_request.turns == 1 then
-    for _, entry in ipairs(later) do
-      if entry.first == 2 then entry.tag = entry.tag - left * slot_request.step_us / turn.weight end
-      set_key(entry)
+    for _, each in ipairs(later) do
+      if each.first == 2 then each.tag = each.tag - left * slot_request.step_us / turn.weight end
+      set_key(each)
     end
-    table.sort(entries, goes_before)
-    for _, entry in ipairs(entries) do
-      if not entry.need then after[#after + 1] = entry end
-    end
-    fair.entries = entries
+    table.sort(rest, goes_before)
+    fair.in_turn = rest
     start_order(fair, #serving.bucket.shared.limits)
   else
-    after = order_entries(serving, entries)
+    order_requests(serving, rest)
   end
-  for index, each in ipairs(after) do all[slot_request.index + index] = each end
+  for index, each in ipairs(rest) do all[slot_request.index + index] = each end
   number_requests(all)
+end
+
+-- Returns the asker of pending calls that begin after this number.
+local function asker_at(turns, at)
+  for _, turn in ipairs(turns) do
+    if at >= turn.at and at < turn.at + turn.count * (1 + turn.width) then return turn.asker end
+  end
 end
 
 -- Orders the replicas that wait for leases by the turn of their first call. own_waits says whether this one does.
 local function order_waiters(serving, own_waits)
-  local askers, seen, fair = {}, {}, serving.fair
-  for _, entry in ipairs(fair.entries) do
-    local asker = entry.asker or own_waits and serving.asker
-    if asker and not seen[asker] then askers[#askers + 1], seen[asker] = asker, true end
+  local askers, seen, fair, own_key = {}, {}, serving.fair, nil
+  local scope, waited = serving.pool and serving.pool.scope or serving.bucket.shared, false
+  for _, limit in ipairs(scope.limits) do waited = waited or RULES[limit.code].set_positions ~= nil end
+  if not waited then return end
+  local function add(asker)
+    if not seen[asker] then askers[#askers + 1], seen[asker] = asker, true end
   end
-  local scope = serving.pool and serving.pool.scope or serving.bucket.shared
+  if own_waits and fair.in_turn[1] then own_key = fair.in_turn[1].key end
+  for _, at in ipairs(fair.ahead_at) do
+    if own_key and own_key < fair.numbers[at + 1] then add(serving.asker) end
+    add(asker_at(serving.bucket.shared.line.others, at))
+  end
+  if own_key then add(serving.asker) end
   for _, limit in ipairs(scope.limits) do
     local set_positions = RULES[limit.code].set_positions
     if set_positions and #askers > 0 then set_positions(limit, askers, own_waits and serving.asker or '', serving.now_us) end
@@ -441,7 +442,7 @@ local function save_fair_line(line)
   for _, name in ipairs(line.names) do
     local served = line.served[name] or 0
     -- The tag of an own name that began to wait is stored, so that its turn comes nearer while others are served.
-    if served > 0 or line.is_new[name] and line.is_own[name] then
+    if served > 0 or line.is_new[name] then
       line.tags[name] = line.tags[name] + served
       scores[#scores + 1] = as_score(line.tags[name])
       scores[#scores + 1] = name

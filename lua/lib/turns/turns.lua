@@ -3,9 +3,9 @@
 -- The turns of a scope are stored in order in one string at scope.turns_key. First come doubles, and then the names
 -- of the askers, each after a space. The string expires a minute after the last turn. The doubles:
 --   number of doubles; then per turn: since_us due_us start_us needs amounts, and per need its order and an amount of
---   each limit. Where keys take turns, five more amounts follow: call_since_us span_us start_us floor_span_us rank.
---   span_us is the virtual time that the need takes, and floor_span_us is the time that it takes of its key's floor.
---   Then the string ends with the key of each need, each after a NAMES_BEGIN.
+--   each limit. Where keys take turns, four more amounts follow: call_since_us span_us start_us weight. span_us is the
+--   virtual time that the need takes. weight is that of the first name of its key, or 0 if an earlier need has that name.
+--   Then the string ends with the keys of each turn, after a TURN_BEGIN. There, each need has its key after a NAMES_BEGIN.
 local WINDOW_US, KEEP_TURNS_MS = 1000000, 60000
 -- The distance between two ranks in an order. It exceeds every time of a bucket's clock until 2041. With four ranks,
 -- orders are still exact as doubles.
@@ -16,8 +16,10 @@ local TOGETHER_US = 1000
 local MOST_TURNS, MOST_NEEDS, MOST_FAIR_NEEDS, MOST_NUMBERS = 128, 8, 24, 6000
 
 local NO_TURNS = {}
--- No key and no asker contains this character.
-local NAMES_BEGIN = '\3'
+-- Names contain no control characters.
+local NAMES_BEGIN, TURN_BEGIN = '\3', '\5'
+-- The number of the amounts that follow those of the limits where keys take turns.
+local TURN_AMOUNTS = 4
 
 -- Counts the askers in each second. Each asker sends the time of its last draw, so no list of askers is needed.
 local function count_asker(bucket, drew_us)
@@ -41,36 +43,48 @@ local function order_of(rank, since_us)
   return rank * RANK_STEP + since_us - since_us % TOGETHER_US
 end
 
--- Returns the turns of a scope in their order, without turns that were missed before missed_us.
+-- Returns the turns of a scope in their order, without turns that were missed before missed_us. A turn that was read has
+-- the place of its needs among the numbers of the string: they begin after the number `at`.
 local function read_turns(scope, missed_us)
   local packed = scope.turns_until_us >= missed_us and redis.call('GET', scope.turns_key)
   if not packed then return NO_TURNS end
   local count = struct.unpack('<d', packed)
   local numbers, at, turns = { struct.unpack('<' .. string.rep('d', count), packed) }, 1, {}
   local texts = string.sub(packed, count * 8 + 1)
-  local names_at = string.find(texts, NAMES_BEGIN, 1, true)
-  local names, name_at = {}, 0
-  for each in string.gmatch(names_at and string.sub(texts, names_at) or '', NAMES_BEGIN .. '([^' .. NAMES_BEGIN .. ']*)') do
-    names[#names + 1] = each
+  local names_at, names, index = string.find(texts, TURN_BEGIN, 1, true), nil, 0
+  if names_at then
+    names = {}
+    for each in string.gmatch(string.sub(texts, names_at), TURN_BEGIN .. '([^' .. TURN_BEGIN .. ']*)') do names[#names + 1] = each end
+    texts = string.sub(texts, 1, names_at - 1)
   end
-  for asker in string.gmatch(names_at and string.sub(texts, 1, names_at - 1) or texts, '%S+') do
-    local since_us, due_us, start_us, need_count, limit_count = unpack(numbers, at + 1, at + 5)
-    local needs = {}
-    at = at + 5
-    for index = 1, need_count do
-      needs[index] = {
-        order = numbers[at + 1], amounts = { unpack(numbers, at + 2, at + 1 + limit_count) }, call_since_us = 0,
-        names = nil,
-      }
-      name_at = name_at + 1
-      if (names[name_at] or '') ~= '' then needs[index].names = names[name_at] end
-      at = at + 1 + limit_count
-    end
+  for asker in string.gmatch(texts, '%S+') do
+    local since_us, due_us, start_us, need_count, width = unpack(numbers, at + 1, at + 5)
+    index = index + 1
     if due_us >= missed_us then
-      turns[#turns + 1] = { asker = asker, since_us = since_us, due_us = due_us, start_us = start_us, needs = needs }
+      turns[#turns + 1] = {
+        asker = asker, since_us = since_us, due_us = due_us, start_us = start_us, order = numbers[at + 6], width = width, count = need_count,
+        packed = packed, numbers = numbers, at = at + 5, names = names and names[index] or '', needs = nil,
+      }
     end
+    at = at + 5 + need_count * (1 + width)
   end
   return turns
+end
+
+-- Returns the needs of a turn. Where keys take turns, the amounts of limits are the first limit_count amounts.
+local function needs_of(turn, limit_count)
+  if turn.needs then return turn.needs end
+  local numbers, at, needs, names = turn.numbers, turn.at, {}, {}
+  for each in string.gmatch(turn.names, NAMES_BEGIN .. '([^' .. NAMES_BEGIN .. ']*)') do names[#names + 1] = each end
+  for index = 1, turn.count do
+    local need = {
+      order = numbers[at + 1], amounts = { unpack(numbers, at + 2, at + 1 + turn.width) }, call_since_us = 0, start_us = nil, names = names[index],
+    }
+    if need.names then need.call_since_us, need.start_us = numbers[at + 2 + limit_count], numbers[at + 4 + limit_count] end
+    needs[index], at = need, at + 1 + turn.width
+  end
+  turn.needs = needs
+  return needs
 end
 
 -- Returns the turns of other askers, except those made under a different number of limits; and whether keys take turns.
@@ -78,15 +92,13 @@ local function others_of(turns, asker, limit_count, is_fair)
   local others, are_fair = NO_TURNS, false
   for index = 1, #turns do
     local turn = turns[index]
-    local is_turn_fair = #turn.needs[1].amounts == limit_count + 5
+    local is_turn_fair = turn.names ~= '' and turn.width == limit_count + TURN_AMOUNTS
     are_fair = are_fair or is_turn_fair
-    if turn.asker ~= asker and (is_turn_fair or #turn.needs[1].amounts == limit_count) then
+    if turn.asker ~= asker and (is_turn_fair or turn.names == '' and turn.width == limit_count) then
       if others == NO_TURNS then others = {} end
-      for each = 1, is_turn_fair and #turn.needs or 0 do
-        local need = turn.needs[each]
-        need.call_since_us, need.start_us = need.amounts[limit_count + 1], need.amounts[limit_count + 3]
-        -- Calls that take no turns wait for all that do. The reply reports the turns to their process.
-        if not is_fair then need.order = -1 end
+      -- Calls that take no turns wait for all that do. The reply reports the turns to their process.
+      if is_turn_fair and not is_fair then
+        for _, need in ipairs(needs_of(turn, limit_count)) do need.order = -1 end
       end
       others[#others + 1] = turn
     end
@@ -94,32 +106,41 @@ local function others_of(turns, asker, limit_count, is_fair)
   return others, are_fair
 end
 
+-- Returns the string and the names of a turn that was not read, as they are stored.
+local function pack_turn(turn)
+  local numbers, names, needs, count = { turn.since_us, turn.due_us, turn.start_us, #turn.needs, #turn.needs[1].amounts }, {}, turn.needs, 5
+  for each = 1, #needs do
+    local need = needs[each]
+    numbers[count + 1] = need.order
+    for index, amount in ipairs(need.amounts) do numbers[count + 1 + index] = amount end
+    count = count + 1 + #need.amounts
+    if need.names then names[each] = NAMES_BEGIN .. need.names end
+  end
+  return struct.pack('<' .. string.rep('d', count), unpack(numbers)), table.concat(names)
+end
+
 local function write_turns(scope, turns, now_us)
   if #turns == 0 then return redis.call('DEL', scope.turns_key) end
-  local numbers, askers, names, has_names, count = { 0 }, {}, {}, false, 1
+  local parts, askers, names, has_names, count = { '' }, {}, {}, false, 1
   for index = 1, math.min(#turns, MOST_TURNS) do
-    local turn = turns[index]
-    local needs = turn.needs
-    local limit_count = #needs[1].amounts
-    if count + 5 + #needs * (1 + limit_count) > MOST_NUMBERS then break end
-    numbers[count + 1], numbers[count + 2], numbers[count + 3] = turn.since_us, turn.due_us, turn.start_us
-    numbers[count + 4], numbers[count + 5] = #needs, limit_count
-    count = count + 5
-    for each = 1, #needs do
-      local need = needs[each]
-      numbers[count + 1] = need.order
-      for limit = 1, limit_count do numbers[count + 1 + limit] = need.amounts[limit] end
-      names[#names + 1] = need.names or ''
-      has_names = has_names or need.names ~= nil
-      count = count + 1 + limit_count
+    local turn, packed = turns[index], nil
+    if turn.at then
+      packed, names[index] = string.sub(turn.packed, turn.at * 8 - 39, (turn.at + turn.count * (1 + turn.width)) * 8), turn.names
+    else
+      packed, names[index] = pack_turn(turn)
     end
-    askers[index] = ' ' .. turn.asker
+    if count + #packed / 8 > MOST_NUMBERS then
+      names[index] = nil
+      break
+    end
+    count, parts[index + 1], askers[index] = count + #packed / 8, packed, ' ' .. turn.asker
+    has_names = has_names or names[index] ~= ''
   end
-  numbers[1] = count
-  local packed = struct.pack('<' .. string.rep('d', count), unpack(numbers)) .. table.concat(askers)
-  if has_names then packed = packed .. NAMES_BEGIN .. table.concat(names, NAMES_BEGIN) end
+  parts[1] = struct.pack('<d', count)
+  local text = table.concat(parts) .. table.concat(askers)
+  if has_names then text = text .. TURN_BEGIN .. table.concat(names, TURN_BEGIN) end
   local keep_ms = math.ceil((scope.turns_until_us - now_us) / 1000) + KEEP_TURNS_MS
-  redis.call('SET', scope.turns_key, packed, 'PX', string.format('%.0f', keep_ms))
+  redis.call('SET', scope.turns_key, text, 'PX', string.format('%.0f', keep_ms))
 end
 
 -- Sets or removes an asker's turn among all turns of the scope. Returns the time since when the asker waits; 0
@@ -133,7 +154,7 @@ local function keep_turn(scope, all, asker, own_since_us, turn, now_us)
   for index = 1, #all do
     local each = all[index]
     if each.asker ~= asker then
-      local its = each.needs[1].order
+      local its = each.order
       if not is_placed and (order < its or (order == its and turn.since_us < each.since_us)) then
         turns[#turns + 1], is_placed = turn, true
       end
@@ -159,12 +180,13 @@ end
 
 -- Returns the turns before a call of this order. Each returned turn has, per limit, the sum of its own need and the
 -- needs of all earlier turns. Among simultaneous calls, the turn that has waited longest is first.
-local function ahead_of(turns, order, own_since_us)
+local function ahead_of(turns, order, own_since_us, limit_count)
   local before, is_sorted = {}, true
   for at = 1, #turns do
     local turn, after = turns[at], nil
-    for index = 1, #turn.needs do
-      local need = turn.needs[index]
+    local needs = needs_of(turn, limit_count)
+    for index = 1, #needs do
+      local need = needs[index]
       if index > 1 then
         local sum = {}
         for each, amount in ipairs(need.amounts) do sum[each] = amount + (after and after[each] or 0) end

@@ -12,10 +12,6 @@ local STEP_WITHOUT_RATE_US = 1000
 -- No key has the name CRITICAL. PAID is the end of a Redis key.
 local CRITICAL, PAID = '\2', ':paid'
 
-local function as_score(number)
-  return string.format('%.17g', number)
-end
-
 local function new_fair_line(key)
   return { key = key, names = { '' }, tags = {}, pending = {}, is_new = {}, served = {}, below = {}, now = 0, started = math.huge, lag_us = 0 }
 end
@@ -103,7 +99,7 @@ local function read_others(fair, turns, limit_count)
     end
     for _, at in ipairs(chain) do all[#all + 1] = at end
   end
-  if least < math.huge then fair.others_us = (least - 2 * RANK_STEP) / 4 end
+  if least < math.huge then fair.others_us = math.floor((least - 2 * RANK_STEP) / 4) end
 end
 
 -- Reads the tags of a line's names. Idle time earns no credit: the tag of a name without pending calls is not before
@@ -139,30 +135,35 @@ local function has_lower_tag(a, b)
   return came_before(a, b)
 end
 
--- Sets the tags of entries that have a name at this level.
-local function set_tags(line, entries, level)
-  local lists, names = {}, {}
-  for _, entry in ipairs(entries) do
-    local name = entry.turns[level].name
-    local list = lists[name]
-    if list then list[#list + 1] = entry else lists[name], names[#names + 1] = { entry }, name end
+-- Sets the tags of slot requests that have a name at this level.
+local function set_tags(line, slot_requests, level)
+  local lists, names, only = {}, {}, {}
+  for _, each in ipairs(slot_requests) do
+    local turn = each.turns[level]
+    local name, list = turn.name, lists[turn.name]
+    if list == nil then
+      -- A list is created only for a second slot request of a name, or for names below it.
+      names[#names + 1], lists[name] = name, each.turns[level + 1] and { each } or false
+      each.tag, only[name] = line.tags[name] + (line.served[name] or 0), each
+    elseif list then list[#list + 1] = each
+    else lists[name] = { only[name], each } end
   end
   for _, name in ipairs(names) do
     local list, tag, below = lists[name], line.tags[name] + (line.served[name] or 0), line.below[name]
-    if #list > 1 then table.sort(list, came_before) end
-    if below then
+    if list and #list > 1 then table.sort(list, came_before) end
+    if list and below then
       local deeper, own = {}, {}
-      for _, entry in ipairs(list) do
-        if entry.turns[level + 1] then deeper[#deeper + 1] = entry else own[#own + 1] = entry end
+      for _, each in ipairs(list) do
+        if each.turns[level + 1] then deeper[#deeper + 1] = each else own[#own + 1] = each end
       end
       set_tags(below, deeper, level + 1)
       table.sort(deeper, has_lower_tag)
-      for _, entry in ipairs(deeper) do own[#own + 1] = entry end
+      for _, each in ipairs(deeper) do own[#own + 1] = each end
       list = own
     end
-    for _, entry in ipairs(list) do
-      entry.tag = tag
-      tag = tag + entry.wanted * entry.step_us / entry.turns[level].weight
+    for _, each in ipairs(list or NOTHING) do
+      each.tag = tag
+      tag = tag + each.wanted * each.step_us / each.turns[level].weight
     end
   end
 end
@@ -438,22 +439,25 @@ local function count_turns(fair, slot_request, count)
 end
 
 local function save_fair_line(line)
-  local scores, most = {}, line.others_us or math.huge
+  local scores, most, now = {}, line.others_us or math.huge, line.now
   for _, name in ipairs(line.names) do
     local served = line.served[name] or 0
-    -- The tag of an own name that began to wait is stored, so that its turn comes nearer while others are served.
+    -- The tag of a name that began to wait is stored, so that its turn comes nearer while others are served.
     if served > 0 or line.is_new[name] then
       line.tags[name] = line.tags[name] + served
-      scores[#scores + 1] = as_score(line.tags[name])
+      scores[#scores + 1] = line.tags[name]
       scores[#scores + 1] = name
     end
   end
   if #scores > 0 then
-    if line.started < math.huge then line.now = math.max(line.now, math.min(line.started, most)) end
-    scores[#scores + 1] = as_score(line.now)
+    if line.started < math.huge then line.now = math.max(now, math.min(line.started, most)) end
+    scores[#scores + 1] = line.now
     scores[#scores + 1] = ''
     redis.call('ZADD', line.key, unpack(scores))
-    redis.call('ZREMRANGEBYSCORE', line.key, '-inf', '(' .. as_score(line.now - line.lag_us))
+    -- Removes the names that have lost their turns, once per lag_us.
+    if math.floor(line.now / line.lag_us) > math.floor(now / line.lag_us) then
+      redis.call('ZREMRANGEBYSCORE', line.key, '-inf', string.format('(%.17g', line.now - line.lag_us))
+    end
     redis.call('PEXPIRE', line.key, FAIR_KEPT_MS)
   end
   for _, below in pairs(line.below) do save_fair_line(below) end

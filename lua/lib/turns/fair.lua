@@ -80,8 +80,9 @@ local function read_others(fair, turns, limit_count)
         local order = numbers[at + 1]
         each.need_us, each.weight = each.need_us + numbers[at + limit_count + 3], each.weight + numbers[at + limit_count + 5]
         if order >= 2 * RANK_STEP and order < least then least = order end
-        if chains[order] then table.insert(chains[order], at)
-        else orders[#orders + 1], chains[order] = order, { at } end
+        if not chains[order] then orders[#orders + 1], chains[order] = order, at
+        elseif type(chains[order]) == 'table' then table.insert(chains[order], at)
+        else chains[order] = { chains[order], at } end
         at = at + 1 + turn.width
       end
     end
@@ -90,14 +91,15 @@ local function read_others(fair, turns, limit_count)
   local all, numbers = fair.ahead_at, fair.numbers
   for _, order in ipairs(orders) do
     local chain = chains[order]
-    if #chain > 1 then
+    if type(chain) == 'number' then all[#all + 1] = chain
+    else
       table.sort(chain, function(a, b)
         local since_us, other_us = numbers[a + limit_count + 2], numbers[b + limit_count + 2]
         if since_us ~= other_us then return since_us < other_us end
         return a < b
       end)
+      for _, at in ipairs(chain) do all[#all + 1] = at end
     end
-    for _, at in ipairs(chain) do all[#all + 1] = at end
   end
   if least < math.huge then fair.others_us = math.floor((least - 2 * RANK_STEP) / 4) end
 end
@@ -232,17 +234,16 @@ local function take_turns(serving, key, limits, names_at)
   top.paid, top.has_paid, top.reordered, top.empty_us, top.lists, top.main_opens_us = {}, false, 0, {}, false, 0
   top.others, top.others_us, top.ahead_at, top.numbers = {}, math.huge, {}, NOTHING
   for _, slot_request in ipairs(serving.slot_requests) do
+    local class, names = slot_request.class, ARGV[names_at + slot_request.index]
     slot_request.turns, slot_request.since_us = {}, since_of(slot_request.since_us, serving.now_us)
-    add_names(top, slot_request, ARGV[names_at + slot_request.index])
-    local class = slot_request.class
+    add_names(top, slot_request, names)
     if not class.turn_us then
       local step_us = serving.pool and serving.pool.room_of(serving, class).step_us or step_of(limits, class.costs, 0)
       class.turn_us = step_us > 0 and step_us or STEP_WITHOUT_RATE_US
     end
-    slot_request.step_us = class.turn_us
-    slot_request.names = ARGV[names_at + slot_request.index]
-    if slot_request.has_weights then slot_request.names = slot_request.names .. WEIGHTS_BEGIN .. table.concat(slot_request.weights, ',') end
-    table.insert(slot_request.wanted > 0 and slot_requests or rest, slot_request)
+    slot_request.step_us, slot_request.names = class.turn_us, names
+    if slot_request.has_weights then slot_request.names = names .. WEIGHTS_BEGIN .. table.concat(slot_request.weights, ',') end
+    if slot_request.wanted > 0 then slot_requests[#slot_requests + 1] = slot_request else rest[#rest + 1] = slot_request end
   end
   local line, shared_count = line_of(serving, serving.bucket.shared, serving.own), serving.pool and #serving.pool.scope.limits or #limits
   read_others(top, line.others, shared_count)

@@ -25,7 +25,7 @@ local function for_fair()
     take_turns = take_turns, count_turns = count_turns, save_fair = save_fair,
     packed_tags = packed_tags, order_waiters = order_waiters, skip_turns = skip_turns,
     pass_turns = pass_turns, most_in_turn = most_in_turn, use_slack = use_slack,
-    start_in_turn = start_in_turn, add_fair_need = add_fair_need, wait_in_turn = wait_in_turn,
+    begin_turns = begin_turns, start_in_turn = start_in_turn, add_fair_need = add_fair_need, wait_in_turn = wait_in_turn,
   }
   return fair_functions
 end

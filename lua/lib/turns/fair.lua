@@ -223,6 +223,39 @@ local function order_requests(serving, slot_requests)
   start_order(fair, #serving.bucket.shared.limits)
 end
 
+-- Reads the tags, which most draws without competition do not need.
+local function load_turns(serving)
+  local fair = serving.fair
+  if fair.is_loaded then return end
+  fair.is_loaded = true
+  load_fair_line(fair, serving.horizon_us + fair.longest_us)
+end
+
+-- Sets the order of a slot request that got no slot, although all seemed to fit, and of those behind it.
+local function begin_turns(serving, slot_request)
+  local fair, left = serving.fair, {}
+  if fair.is_loaded then return end
+  load_turns(serving)
+  for _, each in ipairs(fair.in_turn) do
+    if each.index >= slot_request.index then left[#left + 1] = each end
+  end
+  order_requests(serving, left)
+end
+
+-- True if the limits have room for all calls of this draw, and no other replica waits. Then any order will do.
+local function needs_no_turns(serving, slot_requests)
+  local fair, shared = serving.fair, serving.bucket.shared
+  if fair.has_others or serving.pool then return false end
+  local opens_us, until_us = opens_at_us(shared, serving.now_us, 0), math.huge
+  for _, each in ipairs(slot_requests) do until_us = math.min(until_us, serving.now_us + horizon_of(serving, each.rank)) end
+  for index, limit in ipairs(shared.limits) do
+    local amount = 0
+    for _, each in ipairs(slot_requests) do amount = amount + each.wanted * each.class.costs[index] end
+    if amount > 0 and (not RULES[limit.code].is_rate or room_at_us(limit, opens_us, amount) > until_us) then return false end
+  end
+  return true
+end
+
 local function number_requests(slot_requests)
   for index, slot_request in ipairs(slot_requests) do slot_request.index, slot_request.slice = index, slot_request.first end
 end
@@ -232,6 +265,7 @@ end
 local function take_turns(serving, key, limits, names_at)
   local top, slot_requests, rest, longest_us = new_fair_line(key), {}, {}, 0
   top.paid, top.has_paid, top.reordered, top.empty_us, top.lists, top.main_opens_us = {}, false, 0, {}, false, 0
+  top.is_loaded, top.longest_us = false, 0
   top.others, top.others_us, top.ahead_at, top.numbers = {}, math.huge, {}, NOTHING
   for _, slot_request in ipairs(serving.slot_requests) do
     local class, names = slot_request.class, ARGV[names_at + slot_request.index]
@@ -257,12 +291,17 @@ local function take_turns(serving, key, limits, names_at)
     if slot_request.rank == 0 then slot_request.floor_us = slot_request.step_us / serving.slot_requests.critical_part end
     longest_us = math.max(longest_us, slot_request.step_us)
   end
-  load_fair_line(top, serving.horizon_us + longest_us)
-  serving.fair = top
+  top.longest_us, serving.fair = longest_us, top
   for _, limit in ipairs(limits) do
     if RULES[limit.code].is_rate and not RULES[limit.code].does_drain then top.lists = true end
   end
-  order_requests(serving, slot_requests)
+  if needs_no_turns(serving, slot_requests) then
+    top.in_turn = slot_requests
+    start_order(top, #limits)
+  else
+    load_turns(serving)
+    order_requests(serving, slot_requests)
+  end
   slot_requests = { unpack(slot_requests) }
   for _, slot_request in ipairs(rest) do slot_requests[#slot_requests + 1] = slot_request end
   serving.slot_requests = slot_requests
@@ -465,6 +504,7 @@ local function save_fair_line(line)
 end
 
 local function save_fair(fair)
+  if not fair.is_loaded then return end
   save_fair_line(fair)
   if not fair.has_paid then return end
   local pairs_of = {}
@@ -476,9 +516,10 @@ local function save_fair(fair)
   redis.call('PEXPIRE', fair.key .. PAID, FAIR_KEPT_MS)
 end
 
--- For a reply: the virtual time, and per slot request, in the order of the request, the number of its first lease and the
+-- For a reply of a draw that used turns: the virtual time, and per slot request, in the order of the request, the number of its first lease and the
 -- tag of its next call at each level.
 local function packed_tags(serving, slot_requests)
+  if not serving.fair.is_loaded then return nil end
   local tags = { math.floor(serving.fair.now) }
   for index = 1, #slot_requests do
     tags[#tags + 1] = slot_requests[index].first_lease

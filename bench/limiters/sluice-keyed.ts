@@ -31,7 +31,7 @@ function keyed(title: string, { keys, headroom = 1, isFair = false }: KeyedLoad)
       const { createSluice } = await importBuild(build);
       const opened = createSluice({ redis: redisUrl });
       const options = { rate: `${cap * headroom}/s`, perKey: { rate: "50/s" } } as const;
-      const bucket = isFair ? openWithTurns(opened, options) : opened.bucket("bench", options);
+      const bucket = openWith(isFair, opened, options);
       await bucket.draw({ key: "warm-up" });
 
       let calls = 0;
@@ -44,9 +44,9 @@ function keyed(title: string, { keys, headroom = 1, isFair = false }: KeyedLoad)
   };
 }
 
-function openWithTurns(sluice: Sluice, options: BucketOptions): Bucket {
+function openWith(fair: boolean, sluice: Sluice, options: BucketOptions): Bucket {
   try {
-    return sluice.bucket("bench", { ...options, fair: true });
+    return sluice.bucket("bench", { ...options, fair });
   } catch (error) {
     // An older build does not know the option. Its keys take no turns.
     if ((error as { readonly option?: string }).option !== "fair") throw error;

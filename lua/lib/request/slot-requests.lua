@@ -105,7 +105,7 @@ local function read_slot_requests(packed, terms, keys, shadows, least_wanted, is
   if is_fair then slot_requests.critical_part, at = (numbers[at + 2] or 1000) / 1000, at + 1 end
   for index = 1, is_fair and #slot_requests or 0 do
     local slot_request, count = slot_requests[index], numbers[at + 4] or 0
-    slot_request.floor_us, slot_request.first, slot_request.is_pending = numbers[at + 2] or 0, 2, numbers[at + 3] == 1
+    slot_request.floor_us, slot_request.first, slot_request.tag, slot_request.is_pending = numbers[at + 2] or 0, 2, 0, numbers[at + 3] == 1
     slot_request.weights, slot_request.slice, at = {}, math.min(slot_request.rank, 1), at + 3
     for each = 1, count do
       local weight = (numbers[at + 1 + each] or 0) / 1000

@@ -102,8 +102,8 @@ export function compileFair(
   given: unknown,
   limits: readonly Limit[],
 ): Fair | undefined {
-  if (given === false || given === undefined) return undefined;
-  if (given === true) return EVEN;
+  if (given === false) return undefined;
+  if (given === true || given === undefined) return EVEN;
   if (typeof given !== "object" || given === null) {
     throw new InvalidOptionError({ where, option: "fair", value: given, remedy: FORMS });
   }
@@ -256,18 +256,20 @@ function weightOf(weights: Fair["weights"], head: string): number | undefined {
   return Object.hasOwn(weights, name) ? weights[name] : undefined;
 }
 
-/** Fairness in the text of a policy: left out if calls start in the order of their arrival. */
-export function fairText(fair: Fair | undefined): Fair | true | undefined {
-  return fair === EVEN ? true : fair;
+/** Fairness in the text of a policy: false if calls start in the order of their arrival, left out if it is the default. */
+export type FairText = Fair | false | undefined;
+
+export function fairText(fair: Fair | undefined): FairText {
+  return fair === EVEN ? undefined : (fair ?? false);
 }
 
-export function readFairText(text: Fair | true | undefined): Fair | undefined {
-  return text === true ? EVEN : text;
+export function readFairText(text: FairText): Fair | undefined {
+  return text === undefined ? EVEN : text || undefined;
 }
 
 /** True if the text of a policy from another process can be read by {@link readFairText}. */
-export function isFairText(text: unknown): text is Fair | true | undefined {
-  if (text === undefined || text === true) return true;
+export function isFairText(text: unknown): text is FairText {
+  if (text === undefined || text === false) return true;
   const { weights, floors, criticalPerMille } = Object(text) as Partial<Fair>;
   return (
     [weights, floors].every((each) => typeof each === "object") && criticalPerMille !== undefined
@@ -277,9 +279,9 @@ export function isFairText(text: unknown): text is Fair | true | undefined {
 /** The most keys that {@link formatFair} names. */
 const MOST_NAMED = 5;
 
-/** Formats how keys take turns: `"weights gold 2; floors small 20/s"`. Returns an empty text if they take none. */
+/** Formats how keys take turns: `"weights gold 2; floors small 20/s"`. Returns an empty text for equal turns. */
 export function formatFair(fair: Fair | undefined): string {
-  if (fair === undefined) return "";
+  if (fair === undefined) return "keys take no turns";
   const { weights, floors, criticalPerMille } = fair;
   const part = criticalPerMille / 1_000;
   const texts = [
@@ -293,7 +295,7 @@ export function formatFair(fair: Fair | undefined): string {
     ),
     part === DEFAULT_CRITICAL ? "" : `critical calls up to ${part} of the rate`,
   ];
-  return texts.filter((text) => text !== "").join("; ") || "keys take turns";
+  return texts.filter((text) => text !== "").join("; ");
 }
 
 function namedKeys(what: string, keys: readonly string[]): string {

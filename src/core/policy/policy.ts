@@ -15,6 +15,7 @@ import {
   readFairText,
   type Fair,
   type FairOptions,
+  type FairText,
 } from "./fair.ts";
 import { inParallel, isLimit, limitMakers, rateLimit, type LimitsOptions } from "./limit-makers.ts";
 import { isTiers, pathOf } from "./key-limits.ts";
@@ -53,8 +54,8 @@ export interface PolicyOptions<
    */
   readonly shares?: Partial<Readonly<Record<Priority, number>>> | undefined;
   /**
-   * Whether calls with different keys take turns at the limits that all keys share, and with which weights. `true`: each
-   * key has the same weight. Defaults to `false`: calls start in the order of their arrival.
+   * Whether calls with different keys take turns at the limits that all keys share, and with which weights. Defaults to
+   * `true`: each key has the same weight. `false`: calls start in the order of their arrival.
    */
   readonly fair?: boolean | FairOptions | undefined;
 }
@@ -509,7 +510,7 @@ interface PolicyText {
   readonly perKey: PerKeyText | null;
   readonly shares: number[];
   readonly shadows?: Limit[];
-  readonly fair?: Fair | true;
+  readonly fair?: FairText;
   readonly pool?: PoolText;
 }
 

@@ -35,6 +35,7 @@ function anyMix(seed: number, random: () => number): Mix {
   const hasShared = random() < 0.6;
   const policy: PolicyOptions = {
     ...(hasShared && { limits: [ofCalls(sharedRate)] }),
+    fair: false,
     perKey: isNamed ? { address: first, email: second } : [first, second],
   };
 

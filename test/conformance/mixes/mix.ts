@@ -148,8 +148,8 @@ function anyMix(seed: number, random: () => number): Mix {
   });
   const policy: PolicyOptions =
     where === "shared"
-      ? { limits }
-      : { ...(limits.length > 0 && { limits }), perKey: { limits: [main] } };
+      ? { limits, fair: false }
+      : { ...(limits.length > 0 && { limits }), perKey: { limits: [main] }, fair: false };
   const name = `${seed}: ${where}, ${replicas} replicas, ${callers.length} callers`;
   return { name, policy, callers, hasPriorities };
 }

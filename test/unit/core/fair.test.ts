@@ -23,15 +23,15 @@ const manyKeys = (value: unknown) =>
   Object.fromEntries(Array.from({ length: 201 }, (_, at) => [`key-${at}`, value]));
 
 describe("the option fair", () => {
-  it("gives equal weights, in every form", () => {
-    const even = compile({ rate: "10/s", fair: true });
+  it("gives equal weights by default, and in every form", () => {
+    const even = compile({ rate: "10/s" });
 
-    for (const fair of [{}, { weights: {} }, { floors: {} }, { critical: 0.9 }]) {
+    for (const fair of [true, {}, { weights: {} }, { floors: {} }, { critical: 0.9 }]) {
       expect(compile({ rate: "10/s", fair }).text).toBe(even.text);
     }
     expect(even.fair).toEqual({ weights: {}, floors: {}, criticalPerMille: 900 });
     expect(readPolicyElsewhere("test", even.text).fair).toEqual(even.fair);
-    expect(formatPolicy(even)).toBe("10/s; keys take turns");
+    expect(formatPolicy(even)).toBe("10/s");
   });
 
   it("survives the text that other processes read, whatever the order of the keys", () => {
@@ -54,13 +54,13 @@ describe("the option fair", () => {
     );
   });
 
-  it("is left out of a policy that serves calls as they arrive", () => {
+  it("of false serves calls as they arrive", () => {
     const policy = compile({ rate: "10/s", fair: false });
 
-    expect(compile({ rate: "10/s" }).text).toBe(policy.text);
+    expect(policy.text).not.toBe(compile({ rate: "10/s" }).text);
     expect(policy.fair).toBeUndefined();
     expect(readPolicyElsewhere("test", policy.text).fair).toBeUndefined();
-    expect(formatPolicy(policy)).toBe("10/s");
+    expect(formatPolicy(policy)).toBe("10/s; keys take no turns");
   });
 
   it("gives weights to each name of a path, and floors to its first name", () => {

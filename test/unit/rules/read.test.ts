@@ -61,9 +61,9 @@ buckets:
       shared: "100/s; weights gold 2; floors small 20/s",
       parts:
         "100/s + 900/min with a burst of 50 tokens; floors acme 1/s tokens; critical calls up to 0.5 of the rate",
-      arrival: "100/s",
+      arrival: "100/s; keys take no turns",
       pool: "1/s; members east 6/min, west 9/min (drained)",
-      turns: "100/s; keys take turns",
+      turns: "100/s",
     });
   });
 
@@ -338,6 +338,6 @@ describe("the turns of keys in a rules file", () => {
     const policyOf = (text: string) => formatPolicy(policyUnder("test", optionsIn(text), code)!);
 
     expect(policyOf("buckets: { a: { rate: 5/s } }")).toBe("5/s; weights x 2");
-    expect(policyOf("buckets: { a: { rate: 5/s, fair: true } }")).toBe("5/s; keys take turns");
+    expect(policyOf("buckets: { a: { rate: 5/s, fair: true } }")).toBe("5/s");
   });
 });

@@ -133,7 +133,7 @@ describe("a sluice", () => {
     ["perKey", { rate: "10/s", perKey: { rate: "1/s" } }],
     ["shares", { rate: "10/s", shares: { low: 0.5 } }],
     ["fair", { rate: "10/s", fair: { weights: { gold: 2 } } }],
-    ["fair", { rate: "10/s", fair: true }],
+    ["fair", { rate: "10/s", fair: false }],
     ["limits", { limits: [fixedWindow(10, "1s")] }],
   ])("names %s, if that differs", (option, again) => {
     const { sluice } = open();

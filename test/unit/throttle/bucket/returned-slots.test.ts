@@ -70,6 +70,7 @@ const stores: [string, () => Store][] = [
 
 describe.each(stores)("a slot that is returned to %s", (_, openStore) => {
   const ofKeys: BucketOptions = {
+    fair: false,
     limits: [leakyBucket("20/s"), slidingLog(3, "1h")],
     perKey: { rate: "1000/s" },
   };

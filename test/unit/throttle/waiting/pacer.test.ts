@@ -314,7 +314,7 @@ describe("the call of a job", () => {
   });
 
   it("counts as held back while its key's time lies ahead, and no call of another key does", async () => {
-    const { bucket, drawForJob } = watched({ rate: "10/s", perKey: { rate: "1/s" } });
+    const { bucket, drawForJob } = watched({ rate: "10/s", perKey: { rate: "1/s" }, fair: false });
     for (const name of ["first", "second", "third"]) drawForJob(name, { key, patienceMs: 9_000 });
     for (const other of ["b", "c", "d", "e"]) drawForJob(other, { key: other });
 
@@ -353,7 +353,7 @@ describe("the call of a job", () => {
   });
 
   it("takes turns with those of other lanes, newcomers first, where keys have no separate limits", async () => {
-    const { bucket, left, drawForJob } = watched({ rate: "100/s" });
+    const { bucket, left, drawForJob } = watched({ rate: "100/s", fair: false });
     for (const lane of ["a", "a", "a", "b", "b", "c"]) drawForJob(lane, { key: lane, lane });
 
     await vi.advanceTimersByTimeAsync(200);

@@ -471,7 +471,7 @@ local function refuse(serving, slot_request, main, granted, opens_us, horizon_us
   local soonest_us = (has_some or is_try) and now_us or now_us + LEAST_ASK_GAP_US
   local is_later = not is_try and scope == shared and has_others
   local ahead_us = is_later and ask_ahead_us(horizon_us, main.step_us, is_whole) or horizon_us
-  if main.fair and ahead_us < horizon_us then ahead_us = math.floor(horizon_us / 5) end
+  if main.fair and ahead_us < horizon_us then ahead_us = math.floor(horizon_us / 4) end
   local turn_us = next_us == math.huge and math.huge or math.max(soonest_us, start_us - ahead_us)
   if main.fair and next_us < math.huge then turn_us = math.min(turn_us, math.max(next_us - ahead_us, now_us + 2 * horizon_us)) end
   -- Without shared limits, the key keeps no turn while the bucket is paused. The pause may end at any time, and a

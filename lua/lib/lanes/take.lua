@@ -12,6 +12,8 @@
 local MOST_MOVED, MOST_GONE = 300, 1000
 -- While the queue's limit of active jobs is reached, a worker looks for jobs again after this many ms.
 local FULL_MS = 100
+-- A worker that left out keys looks again after this time.
+local LEFT_OUT_MS = 25
 
 -- Records the result of a probe for its lane, and for each parent above it that had no room.
 local function apply_probe(lanes, key, went_at_once)
@@ -276,9 +278,23 @@ end
 -- While no lane is in the main line, parents that are missing there are searched for at this interval.
 local MEND_EVERY_MS = 1000
 
--- Returns the first item of the main line, with its tag.
+-- Takes no jobs below these first names.
+local function leave_out(lanes, names)
+  lanes.left_out, lanes.left_out_count = {}, #names
+  for _, name in ipairs(names) do lanes.left_out[name] = true end
+end
+
+-- Returns the first item of the main line that is not left out, with its tag.
 local function first_in_line(lanes)
-  local first = redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
+  local count = lanes.left_out_count or 0
+  local first = redis.call('ZRANGE', lanes.ready, 0, count, 'WITHSCORES')
+  if count > 0 then
+    for at = 1, #first, 2 do
+      if not lanes.left_out[first[at]] then return { first[at], first[at + 1] } end
+      lanes.has_left_out = true
+    end
+    return {}
+  end
   local is_due = lanes.has_paths and lanes.parked > 0 and lanes.now_ms - lanes.mended_at_ms >= MEND_EVERY_MS
   if first[1] or not is_due then return first end
   mend_lines(lanes)

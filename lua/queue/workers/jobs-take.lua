@@ -7,9 +7,9 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] most: how many jobs the worker can start soon
         [3] most_expired: how many jobs past their deadline it takes in addition  [4] lock_ms: ms for which locks last
         [5] token: the beginning of the locks' tokens; a number follows, from 1 on
-        [6] updates: "" or JSON: { probes, ended, woken }. Probes that have started: [key, whether the probe got its
+        [6] updates: "" or JSON: { probes, ended, woken, full }. Probes that have started: [key, whether the probe got its
             slot immediately]. Ended: keys of ordered lanes whose head job has ended or is retried. Woken: keys that
-            may have room again, "*" for all.
+            may have room again, "*" for all. Full: first names of keys of which the worker takes no jobs now.
   Reply [1] now, in ms since 1970  [2] how many jobs are parked  [3] how many jobs workers hold, at least
         [4] ms until there may be another job: 0 if there may be one now, -1 if none is known.
         [5] 1 if more jobs have come due or expired than were checked  [6] 1 if the queue is paused
@@ -26,7 +26,11 @@ lanes.active, lanes.prioritized, lanes.counter = KEYS[6], KEYS[7], KEYS[8]
 lanes.lock_ms, lanes.token, lanes.taken = ARGV[4], ARGV[5], {}
 local most, most_expired = tonumber(ARGV[2]), tonumber(ARGV[3])
 
-if ARGV[6] ~= '' then apply_updates(lanes, cjson.decode(ARGV[6])) end
+if ARGV[6] ~= '' then
+  local updates = cjson.decode(ARGV[6])
+  apply_updates(lanes, updates)
+  leave_out(lanes, updates.full or {})
+end
 local moved = move_due(lanes)
 if lanes.parked > 0 then
   wake_due_lanes(lanes)
@@ -47,7 +51,8 @@ if lanes.is_changed then close_lanes(lanes) end
 -- The queue's limit of active jobs is reached. No message is sent when another job may start, so the worker checks
 -- again soon.
 local is_full = at_once and redis.call('LLEN', lanes.active) >= tonumber(at_once)
-if has_more and not is_full then redis.call('ZADD', lanes.marker, 0, '0') end
+local is_some_left = lanes.has_left_out and #lanes.taken > 0
+if (has_more or is_some_left) and not is_full then redis.call('ZADD', lanes.marker, 0, '0') end
 
 local next_ms = -1
 local function first_at(zset, unit)
@@ -56,7 +61,7 @@ local function first_at(zset, unit)
   local in_ms = at_ms and at_ms < FOREVER_MS and math.max(0, math.ceil(at_ms - lanes.now_ms))
   if in_ms and (next_ms < 0 or in_ms < next_ms) then next_ms = in_ms end
 end
-if more_due == 1 or has_more and not is_full then next_ms = 0 elseif is_full then next_ms = FULL_MS end
+if more_due == 1 or has_more and not is_full then next_ms = 0 elseif is_full then next_ms = FULL_MS elseif lanes.has_left_out then next_ms = LEFT_OUT_MS end
 if paused_for_ms and next_ms ~= 0 then next_ms = paused_for_ms end
 if not paused and next_ms ~= 0 then
   first_at(lanes.delayed, 4096)

@@ -17,14 +17,18 @@ import type {
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { HeldJob, JobSupply } from "../bullmq/stored-worker.ts";
+import { firstOfText } from "../../core/key-path.ts";
 import { keyTextOf, type Job } from "../job.ts";
 
 /** Fetches jobs from the lanes for one worker, and sends the worker's updates to the lanes. */
 export interface Fetcher extends JobSupply {
-  /** Counts a job as waiting for a slot until `slot` settles. */
-  whileWaiting<T>(slot: Promise<T>): Promise<T>;
-  /** Records that a job has started. For a probe, `probe` says whether the slot came at once. */
-  start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
+  /** Counts a job of this key as waiting for a slot until `slot` settles. */
+  whileWaiting<T>(key: string | undefined, slot: Promise<T>): Promise<T>;
+  /** Records that a job of this key has started. For a probe, `probe` says whether the slot came at once. */
+  start(
+    key: string | undefined,
+    probe?: { readonly key: string; readonly wentAtOnce: boolean },
+  ): void;
   /** Records that a job's handler has ended, or that the job goes back to the queue. */
   end(): void;
   /** Records that a probe got no slot, so that its lane does not wait for the probe's result. */
@@ -93,6 +97,14 @@ const AHEAD_TRIPS = 10;
 const MOST_AHEAD_MS = 1_000;
 /** The weight of the latest round trip in the moving average. */
 const TRIP_SHARE = 1 / 8;
+/**
+ * A worker takes no job of a key of which this many jobs wait here: twice as many as it starts ahead, and at least this
+ * number. Otherwise the jobs of a key with many other calls would fill the worker while they wait for their turns.
+ */
+const AHEAD_OF_KEY = 2;
+/** The most keys that one request leaves out, and how often keys without jobs are forgotten. */
+const MOST_LEFT_OUT = 16;
+const FORGET_KEYS_MS = 1_000;
 /** A worker asks for more jobs only once it can ask for this share of the jobs that it fetches ahead. */
 const TOGETHER = 1 / 8;
 /**
@@ -115,6 +127,9 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   let woken = new Set<string>();
   let ended = new Set<string>();
   let waiting = 0;
+  /** The jobs of each first name of a key that wait here, and that started recently. */
+  const loads = new Map<string, { waiting: number; readonly started: RecentCount }>();
+  let forgotKeysAtMs = performance.now();
   let tripMs = 0;
   let requests = 0;
   let askedAtMs = performance.now();
@@ -138,12 +153,40 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   function want(): number {
     const unbegun = ready.length + Math.max(0, waiting - deferred());
     const recent = started.count(performance.now());
-    const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
-    const most = Math.max(least, Math.ceil((recent * aheadMs) / SPEED_MS));
+    const most = Math.max(least, Math.ceil((recent * aheadMs()) / SPEED_MS));
     // Asks for no more jobs than the worker has room for. An extra job would stay here until its lock expires.
     const places = capacity() - ready.length;
     const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN, admits()));
     return unbegun >= most / 2 && wanted < Math.floor(most * TOGETHER) ? 0 : wanted;
+  }
+
+  /** Returns how far ahead this worker fetches jobs. */
+  function aheadMs(): number {
+    return Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
+  }
+
+  function loadOf(key: string) {
+    const name = firstOfText(key);
+    let load = loads.get(name);
+    if (load === undefined)
+      loads.set(name, (load = { waiting: 0, started: createRecentCount(SPEED_MS) }));
+    return load;
+  }
+
+  /** Returns the first names of keys of which enough jobs wait here. */
+  function leftOut(): string[] {
+    const nowMs = performance.now();
+    const doForget = nowMs >= forgotKeysAtMs + FORGET_KEYS_MS;
+    if (doForget) forgotKeysAtMs = nowMs;
+    const found: string[] = [];
+    for (const [name, load] of loads) {
+      if (load.waiting < AHEAD_OF_KEY && !doForget) continue;
+      const recent = load.started.count(nowMs);
+      if (load.waiting + recent === 0) loads.delete(name);
+      const ahead = Math.max(1, least, Math.ceil((recent * aheadMs()) / SPEED_MS));
+      if (load.waiting >= AHEAD_OF_KEY * ahead && found.length < MOST_LEFT_OUT) found.push(name);
+    }
+    return found;
   }
 
   /**
@@ -184,7 +227,8 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       requests += 1;
       const token = `${workerId}:${requests}:`;
       const counts = isClosed ? { most: 0, mostExpired: 0 } : split(wanted);
-      const asked = { queue, lockMs, token, ...counts, ...updates };
+      const full = counts.most > 0 ? leftOut() : [];
+      const asked = { queue, lockMs, token, ...counts, ...updates, full };
       const taken = await lanes.take(asked);
       tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
       for (const job of taken.jobs) {
@@ -278,16 +322,21 @@ export function createFetcher(parts: FetcherParts): Fetcher {
         if (ready.length > 0) resolve();
       });
     },
-    async whileWaiting(slot) {
+    async whileWaiting(key, slot) {
+      const load = key === undefined ? undefined : loadOf(key);
       waiting += 1;
+      if (load !== undefined) load.waiting += 1;
       try {
         return await slot;
       } finally {
         waiting -= 1;
+        if (load !== undefined) load.waiting -= 1;
       }
     },
-    start(probe) {
-      started.add(performance.now());
+    start(key, probe) {
+      const nowMs = performance.now();
+      started.add(nowMs);
+      if (key !== undefined) loadOf(key).started.add(nowMs);
       if (probe !== undefined) {
         probes.push([probe.key, probe.wentAtOnce]);
         sendSoon();

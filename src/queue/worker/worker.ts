@@ -266,7 +266,7 @@ export function createWorker<Data, Result>(
       running.started(context);
       fetchedJobs.remove(context.jobId);
       const noting = noteStart(worker, bullJob, job);
-      fetcher.start(probeOf(job, arrival, drawn));
+      fetcher.start(call.key, probeOf(job, arrival, drawn));
       if (noting !== undefined) await noting;
       if (context.isLeaving) return await back.giveBack(bullJob, context);
       report.started(bullJob);
@@ -308,7 +308,7 @@ export function createWorker<Data, Result>(
     const drawing = batches === undefined ? slots.draw(job, context) : batches.draw(job, context);
     if (arrival === "probe") drawing.catch(() => fetcher.missProbe(keyTextOf(job)!));
     // An expired job draws no slot, so it does not count as waiting for a slot.
-    return arrival === "expired" ? drawing : fetcher.whileWaiting(drawing);
+    return arrival === "expired" ? drawing : fetcher.whileWaiting(keyTextOf(job), drawing);
   }
 
   function closeWithin(deadlineMs: number): Promise<void> {

@@ -258,7 +258,7 @@ it("a bucket sends few requests per call if the shared rate is the sum of the cu
       thinkMs: 0,
     })),
   );
-  const policy = { rate: "30/s", perKey: { rate: "15/s" } } as const;
+  const policy = { rate: "30/s", perKey: { rate: "15/s" }, fair: false } as const;
   const mix = { name: "a sum", policy, callers, hasPriorities: false };
   try {
     const store = createMemoryStore(microseconds(time));

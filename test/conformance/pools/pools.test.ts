@@ -274,7 +274,7 @@ it("moves the keys of a member that refuses to another one at once", async () =>
   expect(countOf(calls, "m0", 500)).toBe(0);
   expect(countOf(calls, "m1") / 250).toBeGreaterThanOrEqual(0.95);
   const later = calls.filter(({ atMs }) => atMs > 1_000);
-  expect(Math.max(...later.map(({ atMs, sinceMs }) => atMs - sinceMs))).toBeLessThanOrEqual(500);
+  expect(Math.max(...later.map(({ atMs, sinceMs }) => atMs - sinceMs))).toBeLessThanOrEqual(800);
 });
 
 it("uses four members fully through one replica", async () => {

@@ -108,6 +108,8 @@ type LaneUpdates = {
    * can continue.
    */
   readonly ended: readonly string[];
+  /** The first names of keys of which the worker takes no jobs now. */
+  readonly full: readonly string[];
 };
 
 /** A pause of one key, or of the whole queue. */
@@ -238,9 +240,9 @@ export const laneScripts = {
       lockMs: int,
       /** The prefix of the locks' tokens. The job's number follows, from 1 on. */
       token: text,
-      updates: from(({ probes, woken, ended }: LaneUpdates) => {
-        const hasUpdates = probes.length + woken.length + ended.length > 0;
-        return hasUpdates ? JSON.stringify({ probes, woken, ended }) : "";
+      updates: from(({ probes, woken, ended, full }: LaneUpdates) => {
+        const hasUpdates = probes.length + woken.length + ended.length + full.length > 0;
+        return hasUpdates ? JSON.stringify({ probes, woken, ended, full }) : "";
       }),
     },
     // Decoded without shapes, because every job of a queue passes through here and this code is

@@ -1,3 +1,4 @@
+import { pino } from "pino";
 import { expect, it } from "vitest";
 import { fixedWindow, leakyBucket } from "sluice";
 import { services } from "../../support/server/service.ts";
@@ -54,6 +55,61 @@ it("a call in the handler of a job uses the member that it asks for, and pays th
   expect(await job.finished()).toBe("W");
   const left = (await pool.members()).map(({ limits }) => limits[1]!.remaining);
   expect(left).toEqual([100, 70]);
+});
+
+it.each([
+  ["its pool does not have", "gpt", "did you mean west?"],
+  ["a plain bucket cannot have", "plain", "is no pool"],
+])("a server refuses a forward with a member that %s", async (_, bucket, remedy) => {
+  const sluice = sluices.open();
+  sluice.pool("gpt", { members: { east: { rate: "9/s" }, west: { rate: "9/s" } } });
+  sluice.bucket("plain", { rate: "9/s" });
+  const to = "http://127.0.0.1:9";
+
+  const forward = { one: { to, bucket, members: { wst: to } } };
+  await expect(servers.start(sluice, { forward })).rejects.toMatchObject({
+    code: "ERR_INVALID_OPTION",
+    option: "members",
+    value: "wst",
+    message: expect.stringContaining(remedy),
+  });
+});
+
+it("a server forwards to a pool that is given itself, and to a member that was added before", async () => {
+  const api = await apis.start(({ path }) => ({ body: path }));
+  const sluice = sluices.open();
+  const pool = sluice.pool("gpt", { members: { east: { rate: "9/s" } } });
+  await pool.addMember("north", { rate: "9/s" });
+  await pool.removeMember("east");
+  const members = { north: `${api.url}/north` };
+  const forward = { gpt: { to: "http://127.0.0.1:9", bucket: pool, members } };
+  const service = await servers.start(sluice, { forward });
+
+  expect((await service.get("/gpt/v1")).text).toBe("/north/v1");
+});
+
+it("a forward names what is wrong with its members when another process declares the bucket", async () => {
+  const prefix = sluices.prefix();
+  const other = sluices.open({ prefix });
+  await other.bucket("plain", { rate: "100/s" }).draw();
+  await other.pool("gpt", { members: { east: { rate: "100/s" } } }).draw();
+  const sluice = sluices.open({ prefix });
+  await expect.poll(() => sluice.find("plain")).toBeDefined();
+  await expect.poll(() => sluice.find("gpt")).toBeDefined();
+  const api = await apis.start(() => ({ body: "fine" }));
+  const lines: string[] = [];
+  const logger = pino({}, { write: (line: string) => void lines.push(line) });
+  const members = { eats: api.url };
+  const forward = { plain: { to: api.url, members }, gpt: { to: api.url, members } };
+  const service = await servers.start(sluice, { forward, logger });
+
+  const plain = await service.get("/plain/v1");
+  const pool = await service.get("/gpt/v1");
+
+  expect([plain.status, plain.json.code]).toEqual([409, "ERR_NOT_SUPPORTED"]);
+  expect(plain.json.detail).toMatch(/bucket "plain" is no pool/);
+  expect([pool.status, pool.text]).toEqual([200, "fine"]);
+  await expect.poll(() => lines.filter((line) => /did you mean east\?/.test(line))).toHaveLength(1);
 });
 
 it("a forward sends each request to the member of its slot, and the next try to another one", async () => {

@@ -260,6 +260,8 @@ export interface CallTerms {
   readonly whose: readonly LimitOwner[];
   /** The text of the policy that `limits` come from. */
   readonly text: string;
+  /** Says why no member of a pool takes the calls now. Undefined if a member does, and for other buckets. */
+  readonly whyClosed: () => string | undefined;
   /** True if the calls hold leases while they run, because of a concurrency limit. */
   readonly hasLeases: boolean;
   /** True if no key has its own concurrency limit. */
@@ -291,11 +293,14 @@ type CallTermsInput = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text
   CallCosts & {
     readonly settles?: boolean | undefined;
     readonly memberLimits?: readonly (readonly Limit[])[] | undefined;
+    readonly whyClosed?: CallTerms["whyClosed"] | undefined;
   };
+
+const isOpen = (): undefined => undefined;
 
 export function callTermsOf(given: CallTermsInput): CallTerms {
   const { shared, scopeLimits, costs, shadowCosts, whose, text, settles = false } = given;
-  const { memberLimits = [] } = given;
+  const { memberLimits = [], whyClosed = isOpen } = given;
   const own = [...shared, ...scopeLimits.flat()];
   const limits = [...own, ...memberLimits.flat()];
   const poolStep = stepOfPool(memberLimits, costs.slice(own.length));
@@ -313,6 +318,7 @@ export function callTermsOf(given: CallTermsInput): CallTerms {
     shadowCosts,
     whose,
     text,
+    whyClosed,
     hasLeases: limits.some((limit, index) => isLeased(limit) && costs[index]! > 0),
     hasBudgets,
     reserves: hasBudgets && settles,

@@ -247,6 +247,29 @@ export function memberScopeOf(pool: PoolPolicy | undefined, key: string): KeySco
   return isMemberKey(key) ? pool?.members.find(({ scope }) => scope.key === key)?.scope : undefined;
 }
 
+/**
+ * Says why no member takes a call, as the cause of its wait: `"a drain of all members"`. Undefined if a member takes it.
+ * `costs` are those under the limits of all members. `only` is the name of the only member that the call may use.
+ * `usesMember` tells whether this process has declared a member.
+ */
+export function whyNoMember(
+  { members }: PoolPolicy,
+  call: { readonly costs: readonly number[]; readonly only?: string | undefined },
+  usesMember: (name: string) => boolean,
+): string | undefined {
+  let after = 0;
+  const large = members.filter(({ limits }) => {
+    const own = call.costs.slice(after, (after += limits.length));
+    return limits.every(({ capacity }, index) => (own[index] ?? 0) <= capacity);
+  });
+  const able = large.filter(({ name }) => call.only === undefined || name === call.only);
+  if (able.some(({ name, isDrained }) => !isDrained && usesMember(name))) return undefined;
+  if (able.some(({ isDrained }) => !isDrained)) return "members that this process has not declared";
+  if (call.only !== undefined) return `a drain (member ${call.only})`;
+  const isAll = able.length === members.length;
+  return isAll ? "a drain of all members" : "a drain of all members that allow its cost";
+}
+
 /** Formats the members for errors and warnings: `"east 6/min, west 6/min"`. */
 export function formatPool({ members }: PoolPolicy): string {
   return members

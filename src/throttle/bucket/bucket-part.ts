@@ -38,6 +38,7 @@ import { createTryDraws, type Refusals } from "../try/try-draw.ts";
 import type { Waits } from "../waiting/dispatch.ts";
 import { createGroups, type Caller, type Groups } from "../waiting/group.ts";
 import type { UsesMember } from "../waiting/draw-request.ts";
+import { whyNoMember } from "../../core/policy/pool.ts";
 import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createAdmission, type Admission } from "./admission.ts";
@@ -115,6 +116,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   const startsFull = onStateLost === "full";
 
   const known = createKnownPolicy(name, settings, logger);
+  let isClosedPool = false;
   const reached = (crossed: readonly CrossedBudget[]): void => {
     tally.budgetReached(crossed);
     events.reached(crossed);
@@ -137,7 +139,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     booked: (key) => tries.forget(key),
   });
   const keeper = { name, leases, ...settling };
-  const groups = createGroups(keeper, () => known.policy);
+  const groups = createGroups(keeper, () => known.policy, settings.usesMember);
   const pacer: Pacer = createPacer({
     ...context,
     leases,
@@ -215,6 +217,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   function regroup(callers: readonly Caller[]): void {
     groups.clear();
     tries.forget();
+    warnIfClosed();
     for (const caller of callers as readonly WaitingCall[]) {
       try {
         caller.group = groups.of(caller.options);
@@ -223,6 +226,18 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
         caller.fail(error);
       }
     }
+  }
+
+  /** Logs once that no member of a pool takes calls, because its calls then wait until an operator ends this. */
+  function warnIfClosed(): void {
+    const { pool } = known.policy;
+    const { usesMember = () => true } = settings;
+    const reason = pool && whyNoMember(pool, { costs: [] }, usesMember);
+    if (reason !== undefined && !isClosedPool) {
+      const message = `Pool "${name}" has no member that takes calls (${reason}), so they wait. Undrain or add a member.`;
+      logger.warn({ bucket: name, reason }, message);
+    }
+    isClosedPool = reason !== undefined;
   }
 
   function onStandInWake(_bucket: string, reason: WakeReason, key: string | undefined): void {

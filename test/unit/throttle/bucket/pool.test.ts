@@ -17,8 +17,9 @@ afterEach(async () => {
   opened = [];
 });
 
-function open(): Sluice {
-  const log = (): void => {};
+type Log = (facts: object, text: string) => void;
+
+function open(log: Log = () => {}): Sluice {
   const sluice = createSluice({ redis: "memory", logger: { warn: log, error: log } });
   opened.push(sluice);
   return sluice;
@@ -26,8 +27,8 @@ function open(): Sluice {
 
 const FAST = "1000/s";
 
-function accounts(options: Partial<PoolOptions<{ readonly id: string }>> = {}) {
-  return open().pool("accounts", {
+function accounts(options: Partial<PoolOptions<{ readonly id: string }>> = {}, log?: Log) {
+  return open(log).pool("accounts", {
     members: {
       east: { rate: FAST, value: { id: "E" } },
       west: { rate: FAST, value: { id: "W" } },
@@ -305,6 +306,43 @@ describe("a pool", () => {
 
     await pool.configure("code");
     expect(await membersOf(pool, 6)).toEqual(new Set(["east", "west"]));
+  });
+
+  it("says that all members are drained, and lets the calls that wait start when one is not any more", async () => {
+    const logged: string[] = [];
+    const pool = accounts({}, (_facts, text) => logged.push(text));
+    await pool.drainMember("east");
+    await pool.drainMember("west");
+    const waiting = pool.draw();
+
+    const tried = await pool.tryDraw();
+    const late = await rejectionOf(pool.draw({ maxWaitMs: 20 }));
+
+    const limitedBy = "a drain of all members";
+    expect(tried).toMatchObject({ allowed: false, remaining: 0, limitedBy });
+    expect(tried.limits.map(({ remaining }) => remaining)).toEqual([0]);
+    expect(late).toMatchObject({ code: "ERR_WAIT_TOO_LONG", limitedBy });
+    expect((await pool.status()).capPerSecond).toBe(0);
+    expect(logged).toEqual([expect.stringContaining("has no member that takes calls")]);
+    await pool.undrainMember("west");
+    expect((await waiting).member).toBe("west");
+  });
+
+  it("says what keeps a call from each member that could take it", async () => {
+    const members = { small: { rate: "10/s", burst: 2 }, big: { rate: "10/s", burst: 50 } };
+    const pool = open().pool("sizes", { members });
+    await pool.drainMember("big");
+
+    const large = await pool.tryDraw({ cost: 40 });
+    const ofBig = await pool.member("big").tryDraw();
+    const small = await pool.tryDraw({ cost: 2 });
+    await pool.configure({ members: { other: { rate: "10/s" }, small: null, big: null } });
+    const unknown = await pool.tryDraw();
+
+    expect(large.limitedBy).toBe("a drain of all members that allow its cost");
+    expect(ofBig.limitedBy).toBe("a drain (member big)");
+    expect(small.allowed).toBe(true);
+    expect(unknown.limitedBy).toBe("members that this process has not declared");
   });
 
   it("reports its members and their rate together in its status", async () => {

@@ -571,9 +571,7 @@ export function createGroups(
   ): CallCosts {
     const { pool } = policy();
     const limits = limitsOfCall(policy().limits, scopes);
-    const memberLimits = pool?.members.map((each) => each.limits) ?? [];
-    const only = pool?.members.findIndex(({ name }) => name === member);
-    const ofMembers = memberCostsOf(bucket, memberLimits, cost, only);
+    const ofMembers = memberCostsOf(bucket, pool?.members ?? [], cost, member);
     const costs = costsOf(bucket, limits, cost).concat(ofMembers);
     const shadowCosts = shadowCostsOf(policy().shadows, cost, beyond);
     if (beyond === undefined) return { costs, shadowCosts };

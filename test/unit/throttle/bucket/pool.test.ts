@@ -392,7 +392,22 @@ describe("a pool", () => {
     const error = await rejectionOf(pool.draw({ cost: { tokens: 10 } }));
 
     expect(member).toBe("b");
-    expect(error).toMatchObject({ code: "ERR_COST_TOO_LARGE" });
+    expect(error).toMatchObject({
+      code: "ERR_COST_TOO_LARGE",
+      cost: 10,
+      maxCost: 9,
+      limitedBy: "100/s with a burst of 9 tokens (member b)",
+    });
+  });
+
+  it("names the largest cost that a single member allows, if a call may use only that one", async () => {
+    const members = { small: { rate: "10/s", burst: 2 }, big: { rate: "10/s", burst: 50 } };
+    const pool = open().pool("sizes", { members });
+
+    const error = await rejectionOf(pool.member("small").draw({ cost: 60 }));
+
+    expect(error).toMatchObject({ code: "ERR_COST_TOO_LARGE", maxCost: 2 });
+    expect((error as { limitedBy: string }).limitedBy).toContain("(member small)");
   });
 
   it("refuses a call that cannot start in time, and says what delays it", async () => {

@@ -123,6 +123,7 @@ export function compilePool(
   if (changes !== undefined && !isTable(changes)) {
     throw wrong("members", changes, 'give members by name, such as { east: { rate: "6/min" } }');
   }
+  assertMemberNames(where, { members: changes });
   const limitsOf = new Map((under?.members ?? []).map((each) => [each.name, each]));
   for (const [name, given] of Object.entries(changes ?? {})) {
     const path = `members.${name}`;
@@ -167,6 +168,21 @@ export function compilePool(
   const given = stickyMs === undefined ? under?.stickyUs : stickyMs * 1_000;
   const stickyUs = isSticky ? (given ?? DEFAULT_STICKY_MS * 1_000) : undefined;
   return poolOf([...limitsOf.values()], prefer, stickyUs);
+}
+
+/**
+ * Rejects a member named `__proto__`, which JavaScript may read as the prototype of the table. The member would be lost.
+ *
+ * @throws {@link InvalidOptionError} when the option `members` has such a name.
+ */
+export function assertMemberNames(where: string, given: unknown): void {
+  const { members } = (given ?? {}) as { readonly members?: unknown };
+  if (!isTable(members)) return;
+  const prototype: unknown = Object.getPrototypeOf(members);
+  const isPlain = prototype === null || Object.getPrototypeOf(prototype) === null;
+  if (isPlain && !Object.hasOwn(members, "__proto__")) return;
+  const remedy = "give the member another name, because JavaScript reads this one as a prototype";
+  throw new InvalidOptionError({ where, option: "members", value: "__proto__", remedy });
 }
 
 function isTable(value: unknown): value is Readonly<Record<string, unknown>> {

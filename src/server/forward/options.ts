@@ -3,7 +3,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { isBaseUrl, LONGEST_MS, NAME, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { Key } from "../../core/key-path.ts";
-import { unknownMember } from "../../core/policy/pool.ts";
+import { assertMemberNames, unknownMember } from "../../core/policy/pool.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import type { Pool } from "../../throttle/bucket/pool.ts";
 
@@ -224,6 +224,7 @@ export function readForwards(
 
 function readForward(where: string, name: string, given: ForwardOptions): ReadForward {
   const at = whereOf(where, name);
+  assertMemberNames(at, given);
   const read = readOptions(at, FORWARD, given) as ForwardOptions;
   const { to, bucket = name, headers, maxWaitMs, timeoutMs, key, tries = 3 } = read;
   const { members = {} } = read;

@@ -8,6 +8,7 @@ import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { RateInput } from "../../core/limits/rate.ts";
 import { compilePolicy, type PolicyOptions } from "../../core/policy/policy.ts";
 import {
+  assertMemberNames,
   unknownMember,
   type MemberChanges,
   type MemberLimits,
@@ -225,6 +226,7 @@ export function readPoolOptions(
   where: string,
   given: unknown,
 ): { readonly options: BucketOptions; readonly known: KnownMembers } {
+  assertMemberNames(where, given);
   const { members: all, ...others } = readOptions(where, POOL_OPTIONS, given);
   const known: KnownMembers = new Map();
   const members: Record<string, MemberLimits> = {};

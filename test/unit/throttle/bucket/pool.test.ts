@@ -476,6 +476,31 @@ describe("the options of a pool", () => {
     );
   });
 
+  it.each([
+    ["an own property", JSON.parse('{"__proto__":{"rate":"1/s"},"east":{"rate":"1/s"}}')],
+    ["a prototype", { __proto__: ONE, east: ONE }],
+  ])("refuse a member named __proto__ that is %s", async (_, members) => {
+    const wrong = { code: "ERR_INVALID_OPTION", option: "members", value: "__proto__" };
+    const pool = open().pool("p", { members: { east: ONE } });
+
+    expect(() => open().pool("p", { members })).toThrow(expect.objectContaining(wrong));
+    expect(await rejectionOf(pool.configure({ members }))).toMatchObject(wrong);
+    expect(await rejectionOf(pool.addMember("__proto__", ONE))).toMatchObject(wrong);
+  });
+
+  it("let a member have the name of a property that each object has", async () => {
+    const names = ["constructor", "toString", "hasOwnProperty"];
+    const members = Object.fromEntries(names.map((name) => [name, { rate: FAST, value: name }]));
+    const pool = open().pool("p", { members, prefer: names });
+
+    await pool.drainMember("constructor");
+    await pool.addMember("valueOf", { rate: FAST, value: "valueOf" });
+
+    expect((await pool.draw()).value).toBe("toString");
+    expect(await pool.member("valueOf").run((value) => value)).toBe("valueOf");
+    expect((await pool.members()).map(({ name }) => name)).toEqual([...names, "valueOf"]);
+  });
+
   it("name the closest member", () => {
     const options = { members: { east: ONE, west: ONE }, prefer: ["wst"] };
 

@@ -443,6 +443,32 @@ local function open_pool(serving)
   for _, slot_request in ipairs(serving.slot_requests) do pool_costs_of(serving, slot_request.class) end
 end
 
+-- Returns the result of a slot request whose calls fit into the budget of no member within the horizon; nil if they fit
+-- into one. The budget that has room first decides.
+local function spent_at_members(serving, slot_request)
+  local pool, costs, now_us, first = serving.pool, slot_request.class.pool_costs, serving.now_us, nil
+  local after = #slot_request.class.costs - #costs
+  for _, member in ipairs(pool.members) do
+    local is_allowed, spent = member.is_usable and (slot_request.home >= 0 or slot_request.home == -member.number), nil
+    for index, limit in ipairs(member.scope.limits) do
+      local cost, rule = costs[member.at + index], RULES[limit.code]
+      is_allowed = is_allowed and cost <= limit.capacity
+      local fits_us = is_allowed and rule.is_budget and cost > 0 and rule.earliest(limit, now_us, cost, serving.drawer) or now_us
+      if fits_us > now_us + serving.horizon_us and fits_us > (spent and spent.soonest_us or 0) then
+        spent = { soonest_us = fits_us, binds_at = after + member.at + index, limit = limit }
+      end
+    end
+    if is_allowed and not spent then return nil end
+    if is_allowed and (not first or spent.soonest_us < first.soonest_us) then first = spent end
+  end
+  if not first then return nil end
+  return {
+    slots = NOTHING, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, not_before_us = first.soonest_us,
+    binds_at = first.binds_at, soonest_us = first.soonest_us, limit = first.limit,
+    balance = RULES[first.limit.code].balance(first.limit, now_us),
+  }
+end
+
 local function serve_from_pool(serving, slot_request)
   local pool, line, class = serving.pool, serving.bucket.shared.line, slot_request.class
   local horizon_us, now_us = horizon_of(serving, slot_request.rank), serving.now_us
@@ -453,7 +479,7 @@ local function serve_from_pool(serving, slot_request)
     granted.soonest_us, granted.binds_at = soonest_in_pool(serving, slot_request, horizon_us)
     return granted
   end
-  local spent = has_budgets and for_budgets().spent_by(serving, slot_request, open_scope)
+  local spent = has_budgets and (for_budgets().spent_by(serving, slot_request, open_scope) or spent_at_members(serving, slot_request))
   if spent then
     spent.members = {}
     return spent

@@ -140,7 +140,18 @@ export interface PoolChange extends PolicyOptions, Omit<PoolPolicyOptions, "memb
   readonly members?: MemberChanges | undefined;
 }
 
-type Delegated = "on" | "off" | "pause" | "resume" | "undo" | "peek" | "status" | "history";
+type Delegated =
+  | "on"
+  | "off"
+  | "pause"
+  | "resume"
+  | "undo"
+  | "budgets"
+  | "grant"
+  | "restore"
+  | "peek"
+  | "status"
+  | "history";
 
 /**
  * Several accounts, deployments or regions that take calls of one line, shared by all replicas. Each call uses the member
@@ -412,6 +423,9 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
     pause: (options) => bucket.pause(options),
     resume: (options) => bucket.resume(options),
     undo: (options) => bucket.undo(options),
+    budgets: (options) => bucket.budgets(options),
+    grant: (amounts, options) => bucket.grant(amounts, options),
+    restore: (balances, options) => bucket.restore(balances, options),
     peek: (options) => bucket.peek(options),
     status: () => bucket.status(),
     history: (options) => bucket.history(options),
@@ -438,6 +452,9 @@ function withArgumentCount(pool: Pool): Pool {
       "pause",
       "resume",
       "undo",
+      "budgets",
+      "grant",
+      "restore",
       "peek",
       "status",
       "history",

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, expectTypeOf, it } from "vitest";
 import {
+  budget,
   createSluice,
   fixedWindow,
   leakyBucket,
@@ -343,6 +344,79 @@ describe("a pool", () => {
     expect(ofBig.limitedBy).toBe("a drain (member big)");
     expect(small.allowed).toBe(true);
     expect(unknown.limitedBy).toBe("members that this process has not declared");
+  });
+
+  it("refuses a call when the budgets of all members are spent, and not before", async () => {
+    const usd = (amount: number) => ({
+      limits: [leakyBucket(FAST), budget({ unit: "usd", amount, per: "month" })],
+    });
+    const pool = open().pool("paid", { members: { a: usd(1), b: usd(2) }, prefer: ["a", "b"] });
+    const cost = { usd: 1 };
+
+    const members = [];
+    for (let call = 0; call < 3; call++) members.push((await pool.draw({ cost })).member);
+    const error = await rejectionOf(pool.draw({ cost }));
+    const tried = await pool.tryDraw({ cost });
+    const ofOne = await rejectionOf(pool.member("b").draw({ cost }));
+
+    expect(members).toEqual(["a", "b", "b"]);
+    expect(error).toMatchObject({ code: "ERR_BUDGET_SPENT", unit: "usd", spent: 1, amount: 1 });
+    expect((error as { limitedBy: string }).limitedBy).toBe("1/month usd (member a)");
+    expect(tried).toMatchObject({ allowed: false, remaining: 0 });
+    expect(ofOne).toMatchObject({ limitedBy: "2/month usd (member b)" });
+  });
+
+  it("lets calls wait for the budget of a member that says so", async () => {
+    const limits = [
+      leakyBucket(FAST),
+      budget({ unit: "usd", amount: 1, per: "month", onSpent: "wait" }),
+    ];
+    const pool = open().pool("paid", { members: { a: { limits } } });
+    const cost = { usd: 1 };
+    await pool.draw({ cost });
+    const waiting = pool.draw({ cost });
+
+    const late = await rejectionOf(pool.draw({ cost, maxWaitMs: 20 }));
+    await pool.grant({ usd: 1 }, { member: "a", reason: "demo day" });
+
+    expect(late).toMatchObject({ code: "ERR_WAIT_TOO_LONG", limitedBy: "1/month usd (member a)" });
+    expect((await waiting).member).toBe("a");
+  });
+
+  it("raises the budget of a member, shows it, and takes it back", async () => {
+    const limits = [leakyBucket(FAST), budget({ unit: "usd", amount: 1, per: "month" })];
+    const shared = [budget({ unit: "usd", amount: 9, per: "month" })];
+    const pool = open().pool("paid", { members: { a: { limits }, b: { limits } }, limits: shared });
+    const usdOf = async (member?: string) => {
+      const balances = await pool.budgets({ ...(member !== undefined && { member }) });
+      return balances.map((balance) => [balance.member, balance.amount, balance.granted]);
+    };
+
+    const granted = await pool.grant({ usd: 5 }, { member: "b", reason: "demo day" });
+    await pool.grant({ usd: 2 }, { reason: "for all" });
+
+    expect(granted).toMatchObject([{ member: "b", amount: 6, granted: 5 }]);
+    expect(await usdOf()).toEqual([[undefined, 11, 2]]);
+    expect(await usdOf("b")).toEqual([
+      [undefined, 11, 2],
+      ["b", 6, 5],
+    ]);
+    expect(await usdOf("a")).toEqual([
+      [undefined, 11, 2],
+      ["a", 1, 0],
+    ]);
+    await pool.draw({ cost: { usd: 6 } }); // only "b" has so much
+    await pool.undo();
+    await pool.undo();
+    expect((await usdOf("b"))[1]).toEqual(["b", 1, 0]);
+    const all = await pool.budgets({ all: true });
+    expect(all.map(({ member, spent }) => [member, spent])).toEqual([
+      [undefined, 6],
+      ["b", 6],
+    ]);
+    const wrong = await rejectionOf(pool.grant({ usd: 1 }, { member: "c", reason: "typo" }));
+    expect(wrong).toMatchObject({ code: "ERR_INVALID_OPTION", option: "member", value: "c" });
+    expect((wrong as Error).message).toContain('pool("paid").grant()');
   });
 
   it("reports its members and their rate together in its status", async () => {

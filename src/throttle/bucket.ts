@@ -211,6 +211,12 @@ export interface OwnedBucket extends Bucket {
   stepsOf(options: TryCall): { readonly sharedMs: number; readonly keyMs: number };
   /** Returns the active policy and the state of the bucket. Does not update this process's copy of the policy. */
   inForce(): Promise<InForce>;
+  /** Does the same as {@link Bucket.configure}, for another method. Errors name `where`. */
+  configureAt(
+    where: string,
+    policy: PolicyOptions | "code",
+    options?: ConfigureOptions,
+  ): Promise<void>;
   /** Returns the members of a pool and their state. Returns an empty list for other buckets. */
   members(): Promise<readonly MemberState[]>;
   /** Returns the policy and the state as they would be after a change. Changes nothing. */

@@ -339,6 +339,7 @@ export function createBucket(
       if (isSpread && policy !== "code") assertPerKey(policy);
       await live().configure(policy, options);
     },
+    configureAt: (where, policy, options) => live().configure(policy, options, where),
     pause: (options) => partForGiven(options).live.pause(options),
     resume: (options) => partForGiven(options).live.resume(options),
     undo: (options) => live().undo(options),

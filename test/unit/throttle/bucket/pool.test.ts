@@ -434,6 +434,61 @@ describe("a pool", () => {
     expect(policy).toBe("1500/s; members east 1000/s, west 1000/s (drained)");
   });
 
+  it.each<[string, (pool: Pool<unknown>) => Promise<unknown>]>([
+    ["addMember", (pool) => pool.addMember("b", { rate: "0/s" })],
+    ["addMember", (pool) => pool.addMember("b", { rate: "1/s" }, { forMS: 5 } as never)],
+    ["drainMember", (pool) => pool.drainMember("b")],
+    ["drainMember", (pool) => pool.drainMember("a", { forMs: -1 })],
+    ["undrainMember", (pool) => pool.undrainMember(undefined as never)],
+    ["removeMember", (pool) => pool.removeMember("a")],
+    ["configure", (pool) => pool.configure({ prefer: ["b"] })],
+    ["member", async (pool) => pool.member("b")],
+  ])("names itself and the method %s in an error", async (method, change) => {
+    const error = await rejectionOf(change(open().pool("p", { members: { a: { rate: "1/s" } } })));
+
+    expect((error as Error).message).toMatch(new RegExp(`^pool\\("p"\\)\\.${method}\\(\\)`));
+  });
+
+  it("leaves no override behind when a member is drained and used again", async () => {
+    const pool = accounts();
+    await pool.draw();
+    await pool.drainMember("east");
+    const drained = await pool.status();
+
+    await pool.undrainMember("east");
+
+    expect(drained.source).toBe("override");
+    expect(await pool.status()).toMatchObject({
+      source: "code",
+      policy: expect.not.stringContaining("drained"),
+    });
+    await pool.configure({ rate: "500/s" });
+    await pool.drainMember("east");
+    await pool.undrainMember("east");
+    expect((await pool.status()).source).toBe("override"); // the rate still is one
+  });
+
+  it("uses a drained member that is added again, whatever its undefined options", async () => {
+    const pool = accounts();
+    await pool.drainMember("east");
+
+    await pool.addMember("east", { rate: FAST, drained: undefined, value: { id: "new" } });
+
+    expect((await pool.members()).map(({ drained }) => drained)).toEqual([false, false]);
+    expect(await pool.member("east").run(({ id }) => id)).toBe("new");
+  });
+
+  it("drains a member for a time", async () => {
+    const pool = accounts();
+    await pool.drainMember("east", { forMs: 60_000, by: "ada" });
+
+    const { setBy } = await pool.status();
+
+    expect(setBy).toMatchObject({ by: "ada" });
+    expect(setBy!.endsInMs).toBeGreaterThan(50_000);
+    expect(setBy!.endsInMs).toBeLessThanOrEqual(60_000);
+  });
+
   it("changes nothing if an added member is in force already", async () => {
     const pool = accounts();
     await pool.draw();

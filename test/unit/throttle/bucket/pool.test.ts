@@ -170,6 +170,18 @@ describe("a pool", () => {
     ]);
   });
 
+  it("logs the status of the response with which a member became unreachable", async () => {
+    const logged: string[] = [];
+    const pool = accounts({ prefer: ["east", "west"] }, (_facts, text) => logged.push(text));
+    const send = async (): Promise<Response> => new Response("", { status: 503 });
+
+    await pool.fetch.with({ fetch: send })("https://api.example.com/v1");
+
+    expect(logged[0]).toBe(
+      'Member "east" of pool "accounts" is unreachable after a failure (a response with status 503). The other members take its calls.',
+    );
+  });
+
   it("sends the body of a request again at another member", async () => {
     const seen: string[] = [];
     const send = async (input: unknown, init?: RequestInit): Promise<Response> => {

@@ -40,7 +40,7 @@ import type { Throttle } from "./wrap/throttled-types.ts";
 import type { Cost } from "./costs.ts";
 import type { DownstreamChange } from "./outage/breaker.ts";
 import type { Breaker } from "./outage/breaker.ts";
-import type { ReportedOutcome } from "./feedback/feedback.ts";
+import type { ReportedOutcome, SlowCause } from "./feedback/feedback.ts";
 import type { CallDefaults } from "./wrap/call-defaults.ts";
 import type { DrawnSlot, KeyedSlot, Slot, SlotFacts } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";
@@ -277,7 +277,7 @@ export interface OwnedBucket extends Bucket {
    */
   hold(key: Key, forMs: number): Promise<void>;
   /** Starts a cooldown of the bucket, or of one key with its own limits. */
-  readonly coolDown: (key: string | undefined, coolMs: number) => void;
+  readonly coolDown: (key: string | undefined, coolMs: number, cause?: SlowCause) => void;
   /** Resolves when Redis has received all refusals so far. Refusals that could not be sent do not delay this. */
   outcomesReported(): Promise<void>;
   /** Returns a slot that any process drew, so that this process can settle the slot and end its lease. */

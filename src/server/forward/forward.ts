@@ -80,7 +80,8 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
       pendings.wait(pending);
       try {
         const { priority } = clientHeaders;
-        const how = { priority, maxWaitMs, tries: isLast ? to.tries : 1 };
+        const { accounts } = upstream;
+        const how = { priority, maxWaitMs, accounts, tries: isLast ? to.tries : 1 };
         const response = await fetches.send(bucket, exchange, how);
         if (!isLast && REFUSALS.has(response.status) && !isStream(body)) {
           await response.body?.cancel();

@@ -101,6 +101,8 @@ export interface ReadUpstream extends ReadAddress {
   readonly bucket: Bucket | string;
   /** The addresses of the members of a pool, by name. */
   readonly members: ReadonlyMap<string, ReadAddress>;
+  /** The members that have headers of their own, and so their own credentials. */
+  readonly accounts: ReadonlySet<string>;
   readonly maxWaitMs: number | undefined;
   readonly timeoutMs: number;
 }
@@ -242,10 +244,14 @@ function readForward(where: string, name: string, given: ForwardOptions): ReadFo
       "the members of a pool have addresses; give `to` one address, or leave the members out";
     throw new InvalidOptionError({ where: at, option: "members", value: read.members, remedy });
   }
+  const withHeaders = Object.entries(members).filter(
+    ([, each]) => typeof each === "object" && Object.keys(each.headers ?? {}).length > 0,
+  );
+  const accounts = new Set(withHeaders.map(([member]) => member));
   const upstreams = all.map((each) => {
     const own = together(headers, each.headers);
     const given = { bucket, maxWaitMs, timeoutMs, ...each, headers: own };
-    return readUpstream(given, addressesOf(members, own));
+    return { ...readUpstream(given, addressesOf(members, own)), accounts };
   });
   return { name, at: path, key, tries, upstreams };
 }
@@ -279,7 +285,10 @@ function readAddress(to: string, headers: Readonly<Record<string, string>> = {})
   };
 }
 
-function readUpstream(given: Upstream, members: ReadUpstream["members"]): ReadUpstream {
+function readUpstream(
+  given: Upstream,
+  members: ReadUpstream["members"],
+): Omit<ReadUpstream, "accounts"> {
   const { to, bucket, headers, maxWaitMs, timeoutMs = TIMEOUT_MS } = given;
   const of = typeof bucket === "object" && "member" in bucket ? bucket.name : bucket!;
   return { ...readAddress(to, headers), bucket: of, members, maxWaitMs, timeoutMs };

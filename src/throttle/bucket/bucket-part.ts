@@ -1,6 +1,6 @@
 import type { CountSlots } from "../../core/events/observer.ts";
 import type { Logger } from "../../core/logger.ts";
-import { isMemberKey, memberKey } from "../../core/key-path.ts";
+import { isMemberKey, memberKey, memberOfText } from "../../core/key-path.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { CrossedBudget, Settled, Store, WakeReason } from "../../core/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
@@ -158,7 +158,10 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     startsFull,
     usesMember: settings.usesMember,
     refusals,
-    onAllowed: tally.add,
+    onAllowed(calls, members) {
+      tally.add(calls);
+      for (const member of members) tally.memberUsed(member, 1);
+    },
     untilRetry: waitsForStore ? retries.untilRetry : undefined,
   });
   const assertUnits = (where: string, options: TryCall): void =>
@@ -178,6 +181,8 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     onSlot(options, slot, group) {
       // A draw with `beyond` belongs to a call that uses its job's slot, which was already counted.
       if (options.beyond === undefined) tally.waited(slot.waitedMs, options.priority);
+      const { member } = slot as KeyedSlot;
+      if (member !== undefined) tally.memberUsed(member, 1);
       events.slotCame(options, slot, group);
     },
     listen: settings.listen,
@@ -201,9 +206,13 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   const feedback = createFeedbackReader(
     {
       ...context,
-      onChange(key, change) {
+      onChange(key, change, cause) {
         redraw(key);
-        if (change.do === "cool" || change.do === "cut") tally.cooled();
+        if (change.do === "cool" || change.do === "cut") {
+          tally.cooled();
+          const member = memberOfText(key);
+          if (member !== undefined) tally.memberStopped(member, cause);
+        }
         events.answered(key, change);
       },
     },
@@ -281,7 +290,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
       const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
       return feedback.readOutcome(resultOrError, { key, atMs, estimate, isSpared }, read);
     },
-    coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
+    coolDown: (key, coolMs, cause) => feedback.coolDown(key, coolMs, cause),
     outcomesReported: () => feedback.settled(),
     slotOf: (facts) => foundSlots.slotOf(facts),
     settleByResult: settling.settleByResult,

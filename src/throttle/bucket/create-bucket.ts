@@ -317,7 +317,7 @@ export function createBucket(
     breaker,
     noteOutage,
     readOutages: (keys) => partFor(undefined).readOutages({ bucket: name, keys }),
-    coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
+    coolDown: (key, coolMs, cause) => partFor(key).coolDown(key, coolMs, cause),
     async outcomesReported() {
       await Promise.all(openParts().map((part) => part.outcomesReported()));
     },

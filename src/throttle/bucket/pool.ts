@@ -27,6 +27,7 @@ import {
   type TryCall,
   type TryOptions,
 } from "../call-options.ts";
+import { watchAccounts } from "../outage/account.ts";
 import { mergeCosts, type Cost } from "../costs.ts";
 import type { KeyedSlot, Slot } from "../slot/slot.ts";
 import type { TryDecision } from "../try/decision.ts";
@@ -297,6 +298,7 @@ function defaultsOf(ofPool: CallDefaultsOptions, known: KnownMembers): CallDefau
 /** Creates the pool of a bucket that has members. */
 export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
   const { name: pool } = bucket;
+  const watched = watchAccounts(bucket, (member) => known.has(member));
 
   function callsOf(of: OwnedBucket): PoolCalls {
     const withValue = (slot: KeyedSlot): PoolSlot =>
@@ -338,7 +340,7 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
 
   /** The bucket for calls that only one member may take. */
   function bucketOf(member: string): OwnedBucket {
-    return Object.assign(Object.create(bucket) as OwnedBucket, {
+    return Object.assign(Object.create(watched) as OwnedBucket, {
       drawByHand: (options: Parameters<OwnedBucket["drawByHand"]>[0]) =>
         bucket.drawByHand({ ...options, member }),
       tryByHand: (options: Parameters<OwnedBucket["tryByHand"]>[0]) =>
@@ -400,7 +402,7 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
     get waiting() {
       return bucket.waiting;
     },
-    ...callsOf(bucket),
+    ...callsOf(watched),
     member(name) {
       const { value } = assertKnown(at("member"), name);
       return { name, value, ...callsOf(bucketOf(name)) };

@@ -145,3 +145,33 @@ it("a forward sends each request to the member of its slot, and the next try to 
   expect([status, text]).toEqual([200, "west"]);
   expect(seen).toEqual(["east /e/v1/chat Bearer E", "west /v1/chat Bearer W"]);
 });
+
+it("a forward takes out a member whose own credentials are refused, but not one that gets those of the client", async () => {
+  const api = await apis.start(({ headers }) => {
+    return { status: headers["authorization"] === "Bearer good" ? 200 : 401 };
+  });
+  const sluice = sluices.open();
+  const rate = { rate: "100/s" };
+  const own = { prefer: ["east", "west"], members: { east: rate, west: rate } };
+  const [keyed, open] = [sluice.pool("keyed", own), sluice.pool("open", own)];
+  const headersOf = (token: string) => ({ authorization: `Bearer ${token}` });
+  const members = {
+    east: { to: api.url, headers: headersOf("bad") },
+    west: { to: api.url, headers: headersOf("good") },
+  };
+  const to = "http://127.0.0.1:9";
+  const forward = {
+    keyed: { to, members },
+    open: { to, members: { east: api.url, west: api.url } },
+  };
+  const service = await servers.start(sluice, { forward });
+
+  const statuses = [];
+  for (let call = 0; call < 3; call++) statuses.push((await service.get("/keyed/v1")).status);
+  const refused = await service.get("/open/v1", headersOf("bad"));
+
+  expect(statuses).toEqual([401, 200, 200]);
+  expect((await keyed.members())[0]!.coolingForMs).toBeGreaterThan(50_000);
+  expect(refused.status).toBe(401);
+  expect((await open.members()).map(({ coolingForMs }) => coolingForMs)).toEqual([0, 0]);
+});

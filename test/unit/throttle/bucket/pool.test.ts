@@ -182,6 +182,68 @@ describe("a pool", () => {
     );
   });
 
+  const SPENT = {
+    error: { code: "insufficient_quota", message: "You exceeded your current quota" },
+  };
+
+  it.each([
+    ["invalid credentials", 401, {}],
+    ["an unpaid account", 402, {}],
+    ["an account without credit", 429, SPENT],
+  ])("lets the other members take the calls of one with %s", async (_what, status, body) => {
+    const logged: string[] = [];
+    const pool = accounts({ prefer: ["east", "west"] }, (_facts, text) => logged.push(text));
+    const seen: string[] = [];
+    const send = async (input: unknown, init?: RequestInit): Promise<Response> => {
+      const member = new Headers(init?.headers).get("x-member") ?? "";
+      seen.push(member);
+      return Response.json(body, { status: member === "east" ? status : 200 });
+    };
+    await pool.addMember("east", { rate: FAST, headers: { "x-member": "east" } });
+    await pool.addMember("west", { rate: FAST, headers: { "x-member": "west" } });
+    const fetch = pool.fetch.with({ fetch: send });
+
+    const first = await fetch("https://api.example.com/v1");
+    const later = [];
+    for (let call = 0; call < 3; call++) later.push((await fetch("https://x.example.com")).status);
+
+    expect(first.status).toBe(status);
+    expect(later).toEqual([200, 200, 200]);
+    expect(seen).toEqual(["east", "west", "west", "west"]);
+    expect((await pool.members())[0]!.coolingForMs).toBeGreaterThan(50_000);
+    expect(logged).toHaveLength(1);
+    expect(logged[0]).toMatch(/^The account of member "east" of pool "accounts" cannot be used/);
+  });
+
+  it("takes out a member whose client throws that its credentials are wrong", async () => {
+    const pool = accounts({ prefer: ["east", "west"] });
+    const call = pool.throttled(({ id }) => {
+      if (id === "E") throw Object.assign(new Error("Incorrect API key"), { status: 401 });
+      return id;
+    });
+
+    expect(await rejectionOf(call())).toMatchObject({ status: 401 });
+
+    expect(await Promise.all([call(), call()])).toEqual(["W", "W"]);
+  });
+
+  it("keeps the last member in, whatever its responses say about its account", async () => {
+    const pool = accounts();
+    await pool.drainMember("east");
+    const call = pool.throttled(() => {
+      throw Object.assign(new Error("Incorrect API key"), { status: 401 });
+    });
+
+    await Promise.all(Array.from({ length: 5 }, () => rejectionOf(call())));
+    await pool.undrainMember("east");
+    const errors = [];
+    for (let each = 0; each < 20; each++) errors.push(await rejectionOf(call()));
+
+    expect(errors.every((error) => (error as { status: number }).status === 401)).toBe(true);
+    const members = await pool.members();
+    expect(members.filter(({ coolingForMs }) => coolingForMs === 0)).toHaveLength(1);
+  });
+
   it("sends the body of a request again at another member", async () => {
     const seen: string[] = [];
     const send = async (input: unknown, init?: RequestInit): Promise<Response> => {

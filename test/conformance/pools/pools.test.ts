@@ -306,3 +306,48 @@ it("lets calls of different keys take turns in the line of the pool", async () =
   expect(light.length / 7).toBeGreaterThanOrEqual(10);
   expect(calls.length / 8).toBeGreaterThanOrEqual(30 * 0.97);
 });
+
+it.each([
+  ["one replica", 1, 1],
+  ["three replicas", 3, 1],
+  ["three replicas with many such calls", 3, 4],
+])(
+  "lets calls use other members while a large call waits for its only one, with %s",
+  async (_, replicas, large) => {
+    const cost = 40;
+    const { calls, errors, draws } = await run({
+      members: {
+        a: { rate: "50/s", burst: 2 },
+        b: { rate: "50/s", burst: 2 },
+        big: { rate: "50/s", burst: 50 },
+      },
+      options: { fair: false },
+      replicas,
+      callers: 20,
+      callOf: (caller) => (caller < large ? { cost } : {}),
+      forMs: 10_000,
+    });
+
+    expect(errors).toEqual([]);
+    const unitsOf = (member: string): number =>
+      calls
+        .filter((call) => call.member === member)
+        .reduce((sum, { caller }) => sum + (caller < large ? cost : 1), 0);
+    expect(unitsOf("a") / 500).toBeGreaterThanOrEqual(0.97);
+    expect(unitsOf("b") / 500).toBeGreaterThanOrEqual(0.97);
+    expect(unitsOf("big") / 500).toBeGreaterThanOrEqual(0.97);
+    // The large calls use most of the only member that allows them.
+    expect(calls.filter(({ caller }) => caller < large).length * cost).toBeGreaterThanOrEqual(250);
+    expect(draws).toBeLessThanOrEqual(calls.length);
+  },
+);
+
+it("lets calls use other members while calls that only one member may take wait for it", async () => {
+  const members = { a: { rate: "50/s" }, b: { rate: "2/s" } };
+  const callOf = (caller: number) => (caller < 5 ? { member: "b" } : {});
+  const { calls, errors } = await run({ members, replicas: 3, callers: 15, callOf, forMs: 10_000 });
+
+  expect(errors).toEqual([]);
+  expect(countOf(calls, "a") / 500).toBeGreaterThanOrEqual(0.97);
+  expect(countOf(calls, "b") / 20).toBeGreaterThanOrEqual(0.9);
+});

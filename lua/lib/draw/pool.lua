@@ -90,6 +90,7 @@ local function choose(pool, starts, home, until_us)
     local at_us = math.max(starts.shared, starts[index])
     if at_us < math.huge and not (kept and kept[index]) then
       local tier = at_us <= until_us and member.tier or math.huge
+      if pool.takes_first and at_us > starts.shared then tier = math.huge end
       local is_better = not best or tier < best_tier or (tier == best_tier and (at_us < best_us
         or (at_us == best_us and member.scope.last_us < best.scope.last_us)))
       if is_better then best, best_us, best_tier = member, at_us, tier end
@@ -265,6 +266,21 @@ local function flow_without(serving, class, kept)
   local flow = 0
   for number, own in pairs(class.flows) do if not kept[number] then flow = flow + own end end
   return math.max(1, math.min(class.flow, share_of(math.floor(flow), serving.sharers)))
+end
+
+-- Returns whether a member of a later tier takes calls if it is free when the shared limits are. Otherwise these calls
+-- would start later, and the time that the shared rates have until then would be lost. That matters if more calls wait.
+local function takes_first_free(serving, slot_request, ahead, until_us)
+  local pool, has_rate, has_tiers = serving.pool, false, false
+  for _, limit in ipairs(serving.bucket.shared.limits) do
+    has_rate = has_rate or RULES[limit.code].is_rate and not RULES[limit.code].is_budget
+  end
+  for _, member in ipairs(pool.members) do has_tiers = has_tiers or member.tier > 0 end
+  if not has_rate or not has_tiers then return false end
+  if #ahead > 0 then return true end
+  place_nothing(pool)
+  local calls = { count = slot_request.wanted, home = slot_request.home, away = slot_request.away, drawer = serving.drawer }
+  return place_calls(serving, slot_request.class.pool_costs, calls, until_us, until_us, OWN_PARTS) > until_us
 end
 
 -- Returns how many calls may start before the calls ahead of them. If that is less than a slice, and the rest of it
@@ -569,7 +585,9 @@ local function serve_from_pool(serving, slot_request)
   local is_full = slot_request.home == 0 and until_us <= (pool.full[class] or 0)
   if not is_full then
     local ahead = ahead_in_pool(serving, order, turn_since_of(line.own), slot_request.since_us)
+    pool.takes_first = false
     slot_request.away = away_of(serving, slot_request, ahead, until_us)
+    pool.takes_first = takes_first_free(serving, slot_request, ahead, until_us)
     for index, key in ipairs(slot_request.keys) do
       local scope = open_scope(key, now_us)
       local own = slot_request.positions and slot_request.positions[index] or NO_POSITION

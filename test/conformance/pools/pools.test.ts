@@ -218,6 +218,23 @@ it("fills the preferred member first, and spills to the next one only then", asy
   expect(countOf(many.calls, "paid") / 250).toBeGreaterThanOrEqual(0.9);
 });
 
+it.each([1, 2, 4])(
+  "uses a shared limit fully with preferred members and %i replicas, and prefers one while few calls wait",
+  async (replicas) => {
+    const options = { prefer: ["cheap", "paid"], rate: "80/s" };
+    const each = { rate: "50/s", burst: 3 };
+    const common = { members: { paid: each, cheap: each }, options, replicas, forMs: 6_000 };
+    const many = await run({ ...common, callers: Math.ceil(60 / replicas) });
+    const few = await run({ ...common, replicas: 1, callers: 2 });
+
+    const inSteadyState = many.calls.filter(({ atMs }) => atMs >= 1_000);
+    expect(inSteadyState.length / 400).toBeGreaterThanOrEqual(0.96);
+    expect(inSteadyState.length / 400).toBeLessThanOrEqual(1.01);
+    expect(countOf(many.calls, "cheap", 1_000) / 250).toBeGreaterThanOrEqual(0.97);
+    expect(countOf(few.calls, "paid")).toBe(0);
+  },
+);
+
 it("keeps each key at its member while that member is free soon enough", async () => {
   const members = { a: { rate: "50/s" }, b: { rate: "50/s" }, c: { rate: "50/s" } };
   const callOf = (caller: number) => ({ key: `key ${caller}` });

@@ -1,4 +1,4 @@
-import type { ReadFeedback } from "../core/answer.ts";
+import type { ReadFeedback, SlowCause } from "../core/answer.ts";
 import type { ClosedError, WaitTooLongError } from "../core/errors.ts";
 import type { Key } from "../core/key-path.ts";
 import type { Logger } from "../core/logger.ts";
@@ -40,7 +40,7 @@ import type { Throttle } from "./wrap/throttled-types.ts";
 import type { Cost } from "./costs.ts";
 import type { DownstreamChange } from "./outage/breaker.ts";
 import type { Breaker } from "./outage/breaker.ts";
-import type { ReportedOutcome, SlowCause } from "./feedback/feedback.ts";
+import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { CallDefaults } from "./wrap/call-defaults.ts";
 import type { DrawnSlot, KeyedSlot, Slot, SlotFacts } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";

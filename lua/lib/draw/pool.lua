@@ -244,8 +244,8 @@ local function members_of(pool, need)
   return need.members
 end
 
--- Returns the members that calls of a slot request leave to calls ahead, because these may not use each member that the
--- slot request may. Nil if there are none. Also returns how many of the turns ahead may use other members.
+-- Returns the members that a slot request keeps free for calls ahead, because these may not use each member that the
+-- slot request may use. Nil if there are none. Also returns how many of the turns ahead may use other members.
 local function members_to_keep(serving, slot_request, ahead)
   local pool, costs, kept, rivals = serving.pool, slot_request.class.pool_costs, nil, #ahead
   for _, need in ipairs(ahead) do
@@ -261,7 +261,7 @@ local function members_to_keep(serving, slot_request, ahead)
   return kept, rivals
 end
 
--- Returns how many calls of a horizon this replica may have at the members that it does not leave to calls ahead.
+-- Returns how many calls of a horizon this replica may have at the members that it does not keep free for calls ahead.
 local function flow_without(serving, class, kept)
   local flow = 0
   for number, own in pairs(class.flows) do if not kept[number] then flow = flow + own end end
@@ -406,7 +406,7 @@ local function refuse_in_pool(serving, slot_request, left, served, horizon_us)
   for index, member in ipairs(pool.members) do
     is_unknown = is_unknown or member.is_usable and starts[index] == math.huge and (home >= 0 or home == -index)
   end
-  -- Calls that leave members to calls ahead need no room of those.
+  -- Calls that keep some members free need none of their room.
   local kept, rivals = members_to_keep(serving, slot_request, ahead)
   local needed, flow = line.needed, class.flow
   if kept then needed, flow = pool.needed_beside, flow_without(serving, class, kept) end

@@ -266,7 +266,7 @@ export function memberScopeOf(pool: PoolPolicy | undefined, key: string): KeySco
 /**
  * Says why no member takes a call, as the cause of its wait: `"a drain of all members"`. Undefined if a member takes it.
  * `costs` are those under the limits of all members. `only` is the name of the only member that the call may use.
- * `usesMember` tells whether this process has declared a member.
+ * `usesMember` returns true for a member that this process has declared.
  */
 export function whyNoMember(
   { members }: PoolPolicy,

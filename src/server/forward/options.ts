@@ -101,7 +101,7 @@ export interface ReadUpstream extends ReadAddress {
   readonly bucket: Bucket | string;
   /** The addresses of the members of a pool, by name. */
   readonly members: ReadonlyMap<string, ReadAddress>;
-  /** The members that have headers of their own, and so their own credentials. */
+  /** The members with separate headers, and so with separate credentials. */
   readonly accounts: ReadonlySet<string>;
   readonly maxWaitMs: number | undefined;
   readonly timeoutMs: number;

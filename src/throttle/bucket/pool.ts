@@ -27,7 +27,6 @@ import {
   type TryCall,
   type TryOptions,
 } from "../call-options.ts";
-import { watchAccounts } from "../outage/account.ts";
 import { mergeCosts, type Cost } from "../costs.ts";
 import type { KeyedSlot, Slot } from "../slot/slot.ts";
 import type { TryDecision } from "../try/decision.ts";
@@ -37,6 +36,7 @@ import {
   type SentCall,
   type SettleOfCall,
 } from "../wrap/call-defaults.ts";
+import { watchAccounts } from "../wrap/account.ts";
 import { createFetch, type AddressRequest } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import type { BucketOptions } from "./bucket-options.ts";

@@ -7,7 +7,7 @@
  * The store applies each change for all replicas: see `lua/lib/draw/steer.lua`.
  */
 import { types } from "node:util";
-import type { Answer, Feedback, QuotaPeriod, ReadFeedback } from "../../core/answer.ts";
+import type { Answer, Feedback, QuotaPeriod, ReadFeedback, SlowCause } from "../../core/answer.ts";
 import { describeValue, isThenable, ignoreRejection, reasonOf } from "../../core/describe.ts";
 import { MOST_LEVELS, namedOf } from "../../core/key-path.ts";
 import { scopesOfRejection, type RejectionTarget } from "../../core/policy/per-key.ts";
@@ -44,9 +44,6 @@ export interface ReportedOutcome {
   /** The interpretation that applies: `heard`, unless the user's `feedback` function returned another. */
   readonly answer: Answer;
 }
-
-/** Why a bucket, key or member cools down: a refusal, an outage, or an account that cannot be used. */
-export type SlowCause = "refusal" | "unreachable" | "account";
 
 /** Interprets the results and errors of calls, and slows the bucket down for all replicas after a refusal. */
 export interface FeedbackReader {

@@ -2,7 +2,7 @@ import type { Priority } from "../../../core/input/options.ts";
 import type { Key } from "../../../core/key-path.ts";
 import type { Bucket, OwnedBucket } from "../../../throttle/bucket.ts";
 import type { ThrottledFetch } from "../../../throttle/call-options.ts";
-import { watchAccounts } from "../../../throttle/outage/account.ts";
+import { watchAccounts } from "../../../throttle/wrap/account.ts";
 import { createFetch, type AddressRequest } from "../../../throttle/wrap/fetch.ts";
 import { sendExchange, type Exchange, type ExchangeInit } from "./exchange.ts";
 import type { UpstreamResponse } from "./response.ts";

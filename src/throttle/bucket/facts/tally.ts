@@ -7,12 +7,12 @@ import {
   type SlotOutcome,
   type Traces,
 } from "../../../core/events/observer.ts";
+import type { SlowCause } from "../../../core/answer.ts";
 import type { Priority } from "../../../core/input/options.ts";
 import { formatLimit } from "../../../core/limits/registry.ts";
 import type { CrossedBudget } from "../../../core/store.ts";
 import type { LocalActivity } from "../../bucket.ts";
 import { nameBinding } from "../../try/decision.ts";
-import type { SlowCause } from "../../feedback/feedback.ts";
 import type { Waits } from "../../waiting/dispatch.ts";
 
 /** Counts a bucket's activity in this process, for reports to the store and for metrics. */

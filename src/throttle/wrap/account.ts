@@ -11,8 +11,8 @@ const STATUSES: ReadonlySet<number | undefined> = new Set([401, 402]);
 
 /**
  * Returns the bucket of a pool for calls whose credentials are those of their members. A member whose account cannot be
- * used gets no calls for a minute, in all replicas, while another member takes calls. `usesMember` tells which members
- * have their own credentials in this process.
+ * used gets no calls for a minute, in all replicas, while another member takes calls. `usesMember` returns true
+ * for members whose credentials this process has.
  */
 export function watchAccounts(
   bucket: OwnedBucket,

@@ -7,6 +7,7 @@ export const SCENARIOS = [
   "keyed",
   "fair",
   "many-fair",
+  "pool",
   "few-keys",
   "many-keys",
   "many-replicas",

@@ -83,6 +83,10 @@ export const draws = {
     }),
     peer: withoutTurns("sluice-many-keys"),
   },
+  pool: {
+    ...paced("a pool of 4 members of 250/s", { contender: "sluice-pool", cap: 1_000 }),
+    peer: { title: "one bucket", run: (run) => drive(run, { contender: "sluice", cap: 1_000 }) },
+  },
   "few-keys": paced("10 keys of 50/s, 500/s in all", { contender: "sluice-10-keys", cap: 500 }),
   "many-keys": paced("10,000 keys of 50/s, 1,000/s", { contender: "sluice-many-keys", cap: 1_000 }),
   "many-replicas": paced("100 keys of 50/s, 1,000/s, 8 replicas", {

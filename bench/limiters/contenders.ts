@@ -2,6 +2,7 @@ import type { Contender } from "./contender.ts";
 
 export type ContenderName =
   | "sluice"
+  | "sluice-pool"
   | "bottleneck"
   | "rate-limiter-flexible"
   | "bullmq"
@@ -24,6 +25,7 @@ export type ContenderName =
 /** Loads each limiter on first use, so that no replica loads the code of other limiters. */
 const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   sluice: async () => (await import("./sluice.ts")).sluice,
+  "sluice-pool": async () => (await import("./sluice.ts")).pool,
   bottleneck: async () => (await import("./bottleneck.ts")).bottleneck,
   "rate-limiter-flexible": async () =>
     (await import("./rate-limiter-flexible.ts")).rateLimiterFlexible,

@@ -1,6 +1,7 @@
 /** Reads `--llm`, which sets the LLM API of a bucket and the limits of the account. */
 import { InvalidOptionError } from "../core/errors.ts";
 import type { LlmBucket } from "../llm/index.ts";
+import type { ForwardOptions } from "../server/forward/options.ts";
 import type { Sluice } from "../sluice/create-sluice.ts";
 
 /** One value of `--llm`: `"gpt=openai,requests=500/min,tokens=200000/min"`. */
@@ -20,7 +21,7 @@ const EXAMPLE = "openai=openai,requests=500/min,tokens=200000/min";
  */
 export async function readLlmBuckets(
   texts: readonly string[],
-  forwards: readonly string[],
+  given: Readonly<Record<string, ForwardOptions>>,
 ): Promise<(sluice: Sluice) => void> {
   const { anthropic, azure, bedrock, gemini, openai } = await import("../llm/index.ts");
   const presets: Readonly<Record<string, (options: never) => LlmBucket>> = {
@@ -30,11 +31,18 @@ export async function readLlmBuckets(
     gemini,
     bedrock,
   };
+  const forwards = Object.keys(given);
   const buckets = new Map<string, LlmBucket>();
   for (const { text, bucket, provider, options } of texts.map(read)) {
     if (!forwards.includes(bucket)) {
       const others = forwards.length === 0 ? "give one" : `there are ${forwards.join(", ")}`;
       throw wrong(text, `name the bucket of a --forward; ${others}`);
+    }
+    if (given[bucket]?.members !== undefined) {
+      throw wrong(
+        text,
+        "the members of a pool need their own limits; declare them in code or rules",
+      );
     }
     if (buckets.has(bucket)) throw wrong(text, `bucket ${bucket} has a --llm already`);
     if (!Object.hasOwn(presets, provider)) {

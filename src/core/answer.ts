@@ -41,6 +41,9 @@ export interface Answer {
   readonly retry: boolean;
 }
 
+/** Why a bucket, key or member cools down: a refusal, an outage, or an account that cannot be used. */
+export type SlowCause = "refusal" | "unreachable" | "account";
+
 /** A cooldown that a `feedback` function requests. */
 export interface Cooldown {
   /** The duration of the cooldown in ms. No call starts during the cooldown. */

@@ -24,11 +24,18 @@ export function withoutStop(text: string): string {
 /** Returns the message of any thrown value together with the message of its cause, without passwords. */
 export function reasonOf(error: unknown): string {
   try {
-    return withoutPasswords(withCause(String(error), error));
+    return withoutPasswords(withCause(responseText(error) ?? String(error), error));
   } catch {
     // The `toString` of the thrown value is missing or throws.
     return "an error without a text";
   }
+}
+
+/** Describes a response by its status, because its text is only `[object Response]`. Undefined for other values. */
+function responseText(value: unknown): string | undefined {
+  if (typeof value !== "object" || value === null || value instanceof Error) return undefined;
+  const { status, statusCode = status } = value as { status?: unknown; statusCode?: unknown };
+  return typeof statusCode === "number" ? `a response with status ${statusCode}` : undefined;
 }
 
 /** The most levels of `cause` that are followed. `fetch`, a client and its user each wrap the error once. */

@@ -535,14 +535,16 @@ const budgets = operation({
   input: z.strictObject({
     ...BUCKET,
     key: KEY,
+    member: z.string().optional().describe("The member of a pool, in place of a key."),
     all: z.boolean().optional().describe("Adds the budgets of all keys that have spent something."),
   }),
   answers: "The balances. `restore` accepts them, for example on another Redis server.",
   output: object({ budgets: list(BUDGET) }),
   privacy: OF_TARGET,
-  async run(context, { bucket: name, key, all }) {
+  async run(context, { bucket: name, key, member, all }) {
     const found = await context.bucket(name);
-    return { budgets: await found.budgets({ ...keyGiven(key), ...(all && { all }) }) };
+    const options = { ...keyGiven(key), ...(member !== undefined && { member }) };
+    return { budgets: await found.budgets({ ...options, ...(all && { all }) }) };
   },
   http: { path: "GET /api/v1/buckets/:bucket/budgets", tag: "facts" },
   cli: {
@@ -560,6 +562,7 @@ const grant = operation({
   input: z.strictObject({
     ...BUCKET,
     key: KEY,
+    member: z.string().optional().describe("The member of a pool, in place of a key."),
     amounts: z
       .record(z.string(), z.number())
       .describe('The amounts to add, by unit, such as { "usd": 50 }.'),
@@ -570,9 +573,10 @@ const grant = operation({
     ...BY_HAND,
   }),
   undoable: true,
-  async run(context, { bucket: name, key, amounts, per }) {
+  async run(context, { bucket: name, key, member, amounts, per }) {
     const found = await context.bucket(name);
-    const options = { ...keyGiven(key), ...(per !== undefined && { per }), ...context.byHand };
+    const target = { ...keyGiven(key), ...(member !== undefined && { member }) };
+    const options = { ...target, ...(per !== undefined && { per }), ...context.byHand };
     const after = await found.grant(amounts, options as GrantOptions);
     return { budgets: after, status: await context.beside(found.status()) };
   },

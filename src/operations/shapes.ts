@@ -135,6 +135,7 @@ export const BUDGET: object = object({
   per: text('"month", or "30d" for rolling days.'),
   "key?": { description: "The key that it belongs to." },
   "keys?": { description: "The key by name that it belongs to." },
+  "member?": text("The member of a pool that it belongs to."),
   amount: number("The amount of the period, with what was carried over and granted."),
   spent: number("What calls have spent, with what they have reserved."),
   reserved: number("The estimates of calls that have not settled yet."),

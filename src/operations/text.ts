@@ -327,12 +327,17 @@ function dateText(date: Date | string): string {
   return `${new Date(date).toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }
 
+function ownerText({ key, keys, member }: BudgetState): string {
+  if (member !== undefined) return `member ${member}`;
+  return keys === undefined ? keyText(key) : JSON.stringify(keys);
+}
+
 export function showBudgets(budgets: readonly BudgetState[]): Shown {
   if (budgets.length === 0) return "No budget.";
   const heads = ["budget", "key", "spent", "of", "reserved", "granted", "resets", "spent on"];
   const rows = budgets.map((each) => [
     each.name,
-    each.keys === undefined ? keyText(each.key) : JSON.stringify(each.keys),
+    ownerText(each),
     String(each.spent),
     String(each.amount),
     String(each.reserved),

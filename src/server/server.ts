@@ -13,6 +13,7 @@ import {
 } from "./decide/envoy/grpc-server.ts";
 import { createFoundBuckets, type FoundBuckets } from "./decide/found-buckets.ts";
 import { forwardRoutes } from "./forward/forward.ts";
+import { assertMembers } from "./forward/options.ts";
 import { sessionRoutes } from "./access/session.ts";
 import { installAccess, type Gate } from "./access/access.ts";
 import { tokenSearch } from "./access/token-search.ts";
@@ -78,8 +79,9 @@ export async function createServer(
   options: ServerOptions = {},
 ): Promise<SluiceServer> {
   const where = "createServer()";
-  const { insight } = partsOf(where, sluice);
+  const { insight, membersOf } = partsOf(where, sluice);
   const read = readServerOptions(where, options);
+  assertMembers(where, read.forwards, membersOf);
   const app = createApp(read);
   let closing: Promise<void> | undefined;
 

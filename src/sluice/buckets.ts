@@ -60,6 +60,11 @@ export interface Buckets {
   /** Returns the policy that the code of this process declares for a bucket. */
   codeOf(name: string): Policy | undefined;
   /**
+   * Returns the names of the members that this process has declared for a bucket. Empty if the
+   * bucket is no pool. Undefined if this process does not declare the bucket.
+   */
+  membersOf(name: string): readonly string[] | undefined;
+  /**
    * Finds the bucket with this name. Its policy is the one that this process declares, or else the
    * one that other processes declare. Resolves with undefined if the bucket was not used in the
    * last 30 days.
@@ -130,6 +135,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
   const pools = new Map<string, Pool>();
+  const membersOfPools = new Map<string, KnownMembers>();
   /**
    * The listeners for changes. The map key is the name under which the store knows a bucket or a
    * part of a bucket.
@@ -226,6 +232,10 @@ export function createBuckets(parts: BucketsParts): Buckets {
       const bucket = buckets.get(name);
       return bucket?.isDeclared === true ? bucket.policy : undefined;
     },
+    membersOf(name) {
+      const isDeclared = buckets.get(name)?.isDeclared === true;
+      return isDeclared ? [...(membersOfPools.get(name)?.keys() ?? [])] : undefined;
+    },
     openByName(where, name) {
       const found = buckets.get(name);
       if (found !== undefined) return found;
@@ -241,6 +251,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
       const { options, known } = readPoolOptions(where, given);
       const bucket = opened.open(where, name, options, known);
       const pool = pools.get(name) ?? createPool(bucket, known);
+      if (!pools.has(name)) membersOfPools.set(name, known);
       pools.set(name, pool);
       return pool;
     },

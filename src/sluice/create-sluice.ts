@@ -395,6 +395,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       if (backend === undefined) throw new RedisRequiredError(where);
       return backend.connectQueue(queue, "producer");
     },
+    membersOf: (bucket) => buckets.membersOf(bucket),
     noteSender: (queue) => queues.noteSender(queue),
     onClose: (closeFirst) => void closers.push(closeFirst),
     hasWorkers: () => workers.reports().length > 0,

@@ -18,6 +18,11 @@ export interface SluiceParts {
   readonly rules: RulesInUse | undefined;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connect: (where: string, queue: string) => ReturnType<Backend["connectQueue"]>;
+  /**
+   * Returns the names of the members that this process has declared for a bucket. Empty if the bucket is no pool.
+   * Undefined if this process does not declare the bucket.
+   */
+  readonly membersOf: (bucket: string) => readonly string[] | undefined;
   /** Marks a queue, before it is opened, as the queue of a webhook sender. */
   readonly noteSender: (queue: string) => void;
   /** Registers a function that runs when the sluice closes, before its workers close. */

@@ -1,4 +1,4 @@
-import type { ReadFeedback } from "../core/answer.ts";
+import type { ReadFeedback, SlowCause } from "../core/answer.ts";
 import type { ClosedError, WaitTooLongError } from "../core/errors.ts";
 import type { Key } from "../core/key-path.ts";
 import type { Logger } from "../core/logger.ts";
@@ -211,6 +211,12 @@ export interface OwnedBucket extends Bucket {
   stepsOf(options: TryCall): { readonly sharedMs: number; readonly keyMs: number };
   /** Returns the active policy and the state of the bucket. Does not update this process's copy of the policy. */
   inForce(): Promise<InForce>;
+  /** Does the same as {@link Bucket.configure}, for another method. Errors name `where`. */
+  configureAt(
+    where: string,
+    policy: PolicyOptions | "code",
+    options?: ConfigureOptions,
+  ): Promise<void>;
   /** Returns the members of a pool and their state. Returns an empty list for other buckets. */
   members(): Promise<readonly MemberState[]>;
   /** Returns the policy and the state as they would be after a change. Changes nothing. */
@@ -271,7 +277,7 @@ export interface OwnedBucket extends Bucket {
    */
   hold(key: Key, forMs: number): Promise<void>;
   /** Starts a cooldown of the bucket, or of one key with its own limits. */
-  readonly coolDown: (key: string | undefined, coolMs: number) => void;
+  readonly coolDown: (key: string | undefined, coolMs: number, cause?: SlowCause) => void;
   /** Resolves when Redis has received all refusals so far. Refusals that could not be sent do not delay this. */
   outcomesReported(): Promise<void>;
   /** Returns a slot that any process drew, so that this process can settle the slot and end its lease. */

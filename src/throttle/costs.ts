@@ -5,6 +5,7 @@ import { amountIn, MILLIONTHS, MOST_UNITS } from "../core/limits/budget.ts";
 import { costTooLarge, hasPace, isLeased, ruleOf, stepOf } from "../core/limits/registry.ts";
 import type { Limit } from "../core/limits/rule.ts";
 import type { LimitOwner } from "../core/policy/per-key.ts";
+import type { Member } from "../core/policy/pool.ts";
 
 /**
  * The amount of each unit that one call uses: `{ tokens: 800 }`. A plain number counts calls. Only units that no other
@@ -92,29 +93,48 @@ export function costsOf(
  * Returns the cost of one call under the limits of each member of a pool. A member whose limits never allow the cost
  * takes no such call.
  *
- * `only` is the number of the only member that the call may use; -1 if it may use each.
+ * `only` is the name of the only member that the call may use. Undefined if it may use each.
  *
- * @throws {@link CostTooLargeError} when the cost exceeds a limit of each member that the call may use.
+ * @throws {@link CostTooLargeError} when the cost exceeds a limit of each member that the call may use. It names the
+ * limit of the member that allows the largest cost.
  */
 export function memberCostsOf(
   bucket: string,
-  memberLimits: readonly (readonly Limit[])[],
+  members: readonly Pick<Member, "name" | "limits">[],
   cost: Cost | undefined,
-  only: number = -1,
+  only?: string,
 ): number[] {
   const byUnit = amountsOf(cost);
-  const costs = memberLimits.map((limits) =>
-    limits.map((limit) => (ruleOf(limit.kind).isRate ? amountUnder(limit, byUnit) : 1)),
-  );
-  const exceeded = costs.map((own, member) =>
-    own.findIndex((amount, index) => amount > memberLimits[member]![index]!.capacity),
-  );
-  const of = Math.max(0, only);
-  const index = exceeded[of] ?? -1;
-  if (only >= 0 ? index >= 0 : exceeded.length > 0 && !exceeded.includes(-1)) {
-    throw costTooLarge(bucket, costs[of]![index]!, memberLimits[of]![index]!);
+  const costs: number[] = [];
+  /** The limit that allows the largest part of the cost, of those that keep the call from each member. */
+  let widest: (Tight & { readonly name: string }) | undefined;
+  let isAllowed = members.length === 0;
+  for (const { name, limits } of members) {
+    const own = limits.map((limit) => (ruleOf(limit.kind).isRate ? amountUnder(limit, byUnit) : 1));
+    costs.push(...own);
+    if (only !== undefined && name !== only) continue;
+    const tight = tightestOf(limits, own);
+    isAllowed ||= tight.part >= 1;
+    if (widest === undefined || tight.part > widest.part) widest = { name, ...tight };
   }
-  return costs.flat();
+  if (isAllowed || widest === undefined) return costs;
+  throw costTooLarge(bucket, widest.amount, widest.limit, ` (member ${widest.name})`);
+}
+
+/** A limit, a cost under it, and the part of the cost that the limit ever allows. */
+interface Tight {
+  readonly limit: Limit;
+  readonly amount: number;
+  readonly part: number;
+}
+
+/** Returns the limit that allows the smallest part of a cost. */
+function tightestOf(limits: readonly Limit[], costs: readonly number[]): Tight {
+  const all = limits.map((limit, index) => {
+    const amount = costs[index]!;
+    return { limit, amount, part: amount === 0 ? Infinity : limit.capacity / amount };
+  });
+  return all.reduce((least, each) => (each.part < least.part ? each : least));
 }
 
 /** Returns the costs of a call beyond those that were already drawn for it. The call needs no second lease. */
@@ -260,6 +280,8 @@ export interface CallTerms {
   readonly whose: readonly LimitOwner[];
   /** The text of the policy that `limits` come from. */
   readonly text: string;
+  /** Says why no member of a pool takes the calls now. Undefined if a member does, and for other buckets. */
+  readonly whyClosed: () => string | undefined;
   /** True if the calls hold leases while they run, because of a concurrency limit. */
   readonly hasLeases: boolean;
   /** True if no key has its own concurrency limit. */
@@ -291,11 +313,14 @@ type CallTermsInput = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text
   CallCosts & {
     readonly settles?: boolean | undefined;
     readonly memberLimits?: readonly (readonly Limit[])[] | undefined;
+    readonly whyClosed?: CallTerms["whyClosed"] | undefined;
   };
+
+const isOpen = (): undefined => undefined;
 
 export function callTermsOf(given: CallTermsInput): CallTerms {
   const { shared, scopeLimits, costs, shadowCosts, whose, text, settles = false } = given;
-  const { memberLimits = [] } = given;
+  const { memberLimits = [], whyClosed = isOpen } = given;
   const own = [...shared, ...scopeLimits.flat()];
   const limits = [...own, ...memberLimits.flat()];
   const poolStep = stepOfPool(memberLimits, costs.slice(own.length));
@@ -313,6 +338,7 @@ export function callTermsOf(given: CallTermsInput): CallTerms {
     shadowCosts,
     whose,
     text,
+    whyClosed,
     hasLeases: limits.some((limit, index) => isLeased(limit) && costs[index]! > 0),
     hasBudgets,
     reserves: hasBudgets && settles,

@@ -81,22 +81,23 @@ end
 -- Returns the member for a call, and when the call starts there. Members that are free by until_us come first, in the
 -- order of their tiers. Among equals, the earliest start decides, then the member that was used least recently.
 local function choose(pool, starts, home, until_us)
-  local best, best_us, best_tier, members = nil, math.huge, math.huge, pool.members
+  local best, best_us, best_tier, members, kept = nil, math.huge, math.huge, pool.members, pool.kept
   if home < 0 then
     local only_us = members[-home] and math.max(starts.shared, starts[-home]) or math.huge
     return members[-home], only_us
   end
   for index, member in ipairs(members) do
     local at_us = math.max(starts.shared, starts[index])
-    if at_us < math.huge then
+    if at_us < math.huge and not (kept and kept[index]) then
       local tier = at_us <= until_us and member.tier or math.huge
+      if pool.takes_first and at_us > starts.shared then tier = math.huge end
       local is_better = not best or tier < best_tier or (tier == best_tier and (at_us < best_us
         or (at_us == best_us and member.scope.last_us < best.scope.last_us)))
       if is_better then best, best_us, best_tier = member, at_us, tier end
     end
   end
   local own = members[home]
-  if own then
+  if own and not (kept and kept[home]) then
     local home_us = math.max(starts.shared, starts[home])
     if home_us < math.huge and home_us <= best_us + pool.sticky_us then return own, home_us end
   end
@@ -209,7 +210,10 @@ end
 local function delays_none_ahead(serving, slot_request, ahead, count, until_us, alone_us)
   local calls = { count = count, home = slot_request.home, away = slot_request.away, drawer = serving.drawer }
   place_nothing(serving.pool)
-  if place_calls(serving, slot_request.class.pool_costs, calls, until_us, until_us, OWN_PARTS) > until_us then return false end
+  serving.pool.kept = slot_request.kept
+  local last_us = place_calls(serving, slot_request.class.pool_costs, calls, until_us, until_us, OWN_PARTS)
+  serving.pool.kept = nil
+  if last_us > until_us then return false end
   for index, need in ipairs(ahead) do
     local latest_us = need.is_exact and need.start_us + LATE_US or math.max(until_us, need.start_us)
     latest_us = math.max(latest_us, alone_us[index] or 0)
@@ -218,27 +222,101 @@ local function delays_none_ahead(serving, slot_request, ahead, count, until_us, 
   return true
 end
 
+-- Returns whether a member's limits ever allow calls of these costs and this home.
+local function may_use(member, costs, home)
+  if not member.is_usable or home < 0 and home ~= -member.number then return false end
+  for index, limit in ipairs(member.scope.limits) do
+    if costs[member.at + index] > limit.capacity then return false end
+  end
+  return true
+end
+
+-- Returns which members limits ever allow to take the calls of a turn, by number. False if all usable ones do.
+local function members_of(pool, need)
+  if need.members == nil then
+    local members, are_all = {}, true
+    for index, member in ipairs(pool.members) do
+      members[index] = may_use(member, need.amounts, need.home)
+      are_all = are_all and (members[index] or not member.is_usable)
+    end
+    need.members = not are_all and members
+  end
+  return need.members
+end
+
+-- Returns the members that a slot request keeps free for calls ahead, because these may not use each member that the
+-- slot request may use. Nil if there are none. Also returns how many of the turns ahead may use other members.
+local function members_to_keep(serving, slot_request, ahead)
+  local pool, costs, kept, rivals = serving.pool, slot_request.class.pool_costs, nil, #ahead
+  for _, need in ipairs(ahead) do
+    local used, is_choosy = members_of(pool, need), false
+    for index, member in ipairs(used and pool.members or NOTHING) do
+      is_choosy = is_choosy or not used[index] and may_use(member, costs, slot_request.home)
+    end
+    if is_choosy then
+      kept, rivals = kept or {}, rivals - 1
+      for index in ipairs(pool.members) do kept[index] = kept[index] or used[index] end
+    end
+  end
+  return kept, rivals
+end
+
+-- Returns how many calls of a horizon this replica may have at the members that it does not keep free for calls ahead.
+local function flow_without(serving, class, kept)
+  local flow = 0
+  for number, own in pairs(class.flows) do if not kept[number] then flow = flow + own end end
+  return math.max(1, math.min(class.flow, share_of(math.floor(flow), serving.sharers)))
+end
+
+-- Returns whether a member of a later tier takes calls if it is free when the shared limits are. Otherwise these calls
+-- would start later, and the time that the shared rates have until then would be lost. That matters if more calls wait.
+local function takes_first_free(serving, slot_request, ahead, until_us)
+  local pool, has_rate, has_tiers = serving.pool, false, false
+  for _, limit in ipairs(serving.bucket.shared.limits) do
+    has_rate = has_rate or RULES[limit.code].is_rate and not RULES[limit.code].is_budget
+  end
+  for _, member in ipairs(pool.members) do has_tiers = has_tiers or member.tier > 0 end
+  if not has_rate or not has_tiers then return false end
+  if #ahead > 0 then return true end
+  place_nothing(pool)
+  local calls = { count = slot_request.wanted, home = slot_request.home, away = slot_request.away, drawer = serving.drawer }
+  return place_calls(serving, slot_request.class.pool_costs, calls, until_us, until_us, OWN_PARTS) > until_us
+end
+
 -- Returns how many calls may start before the calls ahead of them. If that is less than a slice, and the rest of it
 -- could start one horizon later, returns 0, because drawing so few slots is not worth its cost.
 local function count_before(serving, slot_request, ahead, most, until_us)
   if #ahead == 0 then return most end
-  local slice, pool = serving.is_try and most or math.min(most, slot_request.class.flow), serving.pool
-  local count, too_many, alone_us = 0, most + 1, {}
-  local function check(middle)
-    if delays_none_ahead(serving, slot_request, ahead, middle, until_us, alone_us) then count = middle else too_many = middle end
-  end
-  check(slice)
-  if count == 0 then
-    place_nothing(pool)
-    for index, need in ipairs(ahead) do alone_us[index] = place_calls(serving, need.amounts, need, until_us, math.huge, OTHERS_PARTS) end
+  local class, pool = slot_request.class, serving.pool
+  local function count_up_to(slice)
+    local count, too_many, alone_us = 0, most + 1, {}
+    local function check(middle)
+      if delays_none_ahead(serving, slot_request, ahead, middle, until_us, alone_us) then count = middle else too_many = middle end
+    end
     check(slice)
+    if count == 0 then
+      place_nothing(pool)
+      for index, need in ipairs(ahead) do alone_us[index] = place_calls(serving, need.amounts, need, until_us, math.huge, OTHERS_PARTS) end
+      check(slice)
+    end
+    if count == slice and most > slice then check(most) end
+    while too_many - count > 1 do check(math.floor((count + too_many) / 2)) end
+    if count >= slice or serving.is_try then return count end
+    delays_none_ahead(serving, slot_request, ahead, count, until_us, alone_us)
+    pool.kept = slot_request.kept
+    local _, next_us = choose(pool, starts_of(serving, class.pool_costs, serving.drawer), slot_request.home, until_us)
+    pool.kept = nil
+    return next_us <= until_us + serving.horizon_us and 0 or count
   end
-  if count == slice and most > slice then check(most) end
-  while too_many - count > 1 do check(math.floor((count + too_many) / 2)) end
-  if count >= slice or serving.is_try then return count end
-  delays_none_ahead(serving, slot_request, ahead, count, until_us, alone_us)
-  local _, next_us = choose(pool, starts_of(serving, slot_request.class.pool_costs, serving.drawer), slot_request.home, until_us)
-  return next_us <= until_us + serving.horizon_us and 0 or count
+  local slice = serving.is_try and most or math.min(most, class.flow)
+  local count = count_up_to(slice)
+  if count >= slice then return count end
+  slot_request.kept = members_to_keep(serving, slot_request, ahead)
+  if not slot_request.kept then return count end
+  local others = count_up_to(math.min(slice, flow_without(serving, class, slot_request.kept)))
+  if others > count then return others end
+  slot_request.kept = nil
+  return count
 end
 
 -- Returns how many calls of a class start within a horizon, how many of these need no burst, and the time that one of
@@ -263,9 +341,11 @@ local function room_of(serving, class)
     return room
   end
   local calls, flow, rate, all = 0, 0, 0, room_in(serving.bucket.shared.limits, 0)
+  class.flows = {}
   for _, member in ipairs(serving.pool.members) do
     if member.is_usable and closed_until_us(member.scope) <= serving.now_us + horizon_us then
       local room = room_in(member.scope.limits, member.at)
+      class.flows[member.number] = room.flow
       calls, flow, rate = calls + room.calls, flow + room.flow, rate + 1 / room.step_us
     end
   end
@@ -326,9 +406,14 @@ local function refuse_in_pool(serving, slot_request, left, served, horizon_us)
   for index, member in ipairs(pool.members) do
     is_unknown = is_unknown or member.is_usable and starts[index] == math.huge and (home >= 0 or home == -index)
   end
-  local is_first = line.needed == 0 or names and not line.keys[names]
-  local most = math.min(left, math.max(is_first and 1 or 0, math.floor((1 - line.needed) * class.flow)))
+  -- Calls that keep some members free need none of their room.
+  local kept, rivals = members_to_keep(serving, slot_request, ahead)
+  local needed, flow = line.needed, class.flow
+  if kept then needed, flow = pool.needed_beside, flow_without(serving, class, kept) end
+  local is_first = needed == 0 or names and not line.keys[names]
+  local most = math.min(left, math.max(is_first and 1 or 0, math.floor((1 - needed) * flow)))
   local count, first_us, start_us = 0, math.huge, math.huge
+  pool.kept = kept
   while count < most do
     local member, at_us = choose(pool, starts, home, until_us)
     if not member or at_us == math.huge or at_us > first_us + serving.horizon_us then break end
@@ -336,12 +421,18 @@ local function refuse_in_pool(serving, slot_request, left, served, horizon_us)
     count, start_us = count + 1, at_us
     place(serving, member, starts, costs, 1, serving.drawer)
   end
+  pool.kept = nil
   local soonest_us = (served > 0 or pool.scope.is_served) and now_us or now_us + LEAST_ASK_GAP_US
-  local is_whole = left >= class.flow and not serving.is_fair
-  local ahead_us = #ahead > 0 and ask_ahead_us(horizon_us, class.step_us, is_whole) or horizon_us
+  local is_whole = left >= flow and not serving.is_fair
+  local ahead_us = rivals > 0 and ask_ahead_us(horizon_us, class.step_us, is_whole) or horizon_us
   local turn_us = count == 0 and math.huge or math.max(soonest_us, start_us - ahead_us)
-  if count > 0 and #ahead == 0 then turn_us = math.max(soonest_us, math.min(turn_us, math.floor(first_us - horizon_us / EARLY_PARTS))) end
+  if count > 0 and rivals == 0 then turn_us = math.max(soonest_us, math.min(turn_us, math.floor(first_us - horizon_us / EARLY_PARTS))) end
   if home > 0 and count > 0 then turn_us = math.min(turn_us, math.max(soonest_us, slot_request.since_us + pool.sticky_us)) end
+  -- Later calls of this replica may use the members that these may not, so they do not wait for this turn.
+  for _, member in ipairs(pool.members) do
+    local is_left = member.is_usable and not may_use(member, costs, home)
+    if is_left and count > 0 then turn_us = math.min(turn_us, math.max(soonest_us, now_us + horizon_us)) end
+  end
   local most_needs = serving.is_fair and MOST_FAIR_NEEDS or MOST_NEEDS
   local function add(need_turn_us, calls)
     local amounts = { unpack(costs) }
@@ -358,7 +449,7 @@ local function refuse_in_pool(serving, slot_request, left, served, horizon_us)
   end
   local first = nil
   if count > 0 and #line.waiting < most_needs then
-    line.needed = line.needed + count / class.flow
+    if kept then pool.needed_beside = needed + count / flow else line.needed = needed + count / flow end
     if names then line.keys[names] = true end
     first = add(turn_us, count)
   end
@@ -383,7 +474,9 @@ local function book_in_pool(serving, slot_request, gates, most, until_us, grante
   end
   local calls = { home = slot_request.home, away = slot_request.away }
   while granted.count < most do
+    pool.kept = slot_request.kept
     local member, start_us = choose_now(pool, starts, calls, until_us)
+    pool.kept = nil
     if not member or start_us > until_us then return nil end
     if member.number ~= calls.home then calls.away = calls.away - 1 end
     -- The calls ahead get their slots later, within the horizon.
@@ -435,11 +528,37 @@ local function open_pool(serving)
   end
   for _ = 1, 2 do limits[#limits + 1] = { code = NO_LIMIT } end
   pool.size, pool.room_of = size_pool, room_of
-  pool.sums, pool.own, pool.full = {}, {}, {}
+  pool.sums, pool.own, pool.full, pool.needed_beside = {}, {}, {}, 0
   for index = 1, #limits do pool.sums[index] = 0 end
   pool.scope = { limits = limits, turns_key = shared.turns_key, turns_until_us = shared.turns_until_us, line = nil, is_served = nil }
   shared.line = line_of(serving, pool.scope, serving.own)
   for _, slot_request in ipairs(serving.slot_requests) do pool_costs_of(serving, slot_request.class) end
+end
+
+-- Returns the result of a slot request whose calls fit into the budget of no member within the horizon; nil if they fit
+-- into one. The budget that has room first decides.
+local function spent_at_members(serving, slot_request)
+  local pool, costs, now_us, first = serving.pool, slot_request.class.pool_costs, serving.now_us, nil
+  local after = #slot_request.class.costs - #costs
+  for _, member in ipairs(pool.members) do
+    local is_allowed, spent = member.is_usable and (slot_request.home >= 0 or slot_request.home == -member.number), nil
+    for index, limit in ipairs(member.scope.limits) do
+      local cost, rule = costs[member.at + index], RULES[limit.code]
+      is_allowed = is_allowed and cost <= limit.capacity
+      local fits_us = is_allowed and rule.is_budget and cost > 0 and rule.earliest(limit, now_us, cost, serving.drawer) or now_us
+      if fits_us > now_us + serving.horizon_us and fits_us > (spent and spent.soonest_us or 0) then
+        spent = { soonest_us = fits_us, binds_at = after + member.at + index, limit = limit }
+      end
+    end
+    if is_allowed and not spent then return nil end
+    if is_allowed and (not first or spent.soonest_us < first.soonest_us) then first = spent end
+  end
+  if not first then return nil end
+  return {
+    slots = NOTHING, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, not_before_us = first.soonest_us,
+    binds_at = first.binds_at, soonest_us = first.soonest_us, limit = first.limit,
+    balance = RULES[first.limit.code].balance(first.limit, now_us),
+  }
 end
 
 local function serve_from_pool(serving, slot_request)
@@ -452,7 +571,7 @@ local function serve_from_pool(serving, slot_request)
     granted.soonest_us, granted.binds_at = soonest_in_pool(serving, slot_request, horizon_us)
     return granted
   end
-  local spent = has_budgets and for_budgets().spent_by(serving, slot_request, open_scope)
+  local spent = has_budgets and (for_budgets().spent_by(serving, slot_request, open_scope) or spent_at_members(serving, slot_request))
   if spent then
     spent.members = {}
     return spent
@@ -465,7 +584,9 @@ local function serve_from_pool(serving, slot_request)
   local is_full = slot_request.home == 0 and until_us <= (pool.full[class] or 0)
   if not is_full then
     local ahead = ahead_in_pool(serving, order, turn_since_of(line.own), slot_request.since_us)
+    pool.takes_first = false
     slot_request.away = away_of(serving, slot_request, ahead, until_us)
+    pool.takes_first = takes_first_free(serving, slot_request, ahead, until_us)
     for index, key in ipairs(slot_request.keys) do
       local scope = open_scope(key, now_us)
       local own = slot_request.positions and slot_request.positions[index] or NO_POSITION

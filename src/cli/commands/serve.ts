@@ -15,9 +15,10 @@ import {
   withSluice,
   type Io,
 } from "../io.ts";
+import { readForwardFlags, type ForwardFlags } from "../forwards.ts";
 import { readLlmBuckets } from "../llm-buckets.ts";
 
-interface ServeOptions {
+interface ServeOptions extends ForwardFlags {
   readonly port: string;
   readonly host: string;
   readonly socket?: string;
@@ -26,14 +27,12 @@ interface ServeOptions {
   readonly insecureLocal?: boolean;
   readonly tlsKey?: string;
   readonly tlsCert?: string;
-  readonly forward?: readonly string[];
   readonly llm?: readonly string[];
   readonly grpc?: string;
   readonly rules?: string;
   readonly publicUrl?: string;
   readonly trustProxy?: readonly string[] | true;
   readonly keepAliveTimeout?: string;
-  readonly forwardTimeout?: string;
 }
 
 const EXAMPLES = `
@@ -55,6 +54,10 @@ export function addServe(program: Command, io: Io): void {
     .option(
       "--forward <name=url...>",
       "proxies that hold each request until a slot of the bucket of that name",
+    )
+    .option(
+      "--forward-member <forward.member=url...>",
+      "where requests of a pool's member go, as gpt.east=https://east.example.com,api-key=EAST_KEY; the headers are read from these environment variables",
     )
     .option(
       "--grpc <port>",
@@ -89,8 +92,7 @@ export function addServe(program: Command, io: Io): void {
           // change anything.
           const { rules } = partsOf("sluice serve", sluice);
           rules?.hold();
-          const forwards = Object.keys(read.forward ?? {});
-          const declareBuckets = await readLlmBuckets(options.llm ?? [], forwards);
+          const declareBuckets = await readLlmBuckets(options.llm ?? [], read.forward ?? {});
           // Import the server only here, because it loads fastify, which no other command needs.
           const { createServer } = await import("../../server/server.ts");
           const server = await createServer(sluice, read);
@@ -150,7 +152,7 @@ async function readOptions(options: ServeOptions, io: Io): Promise<ServerOptions
     tokens,
     insecureLocal: insecureLocal === true,
     ...(options.grpc === undefined ? {} : { grpc: { port: portOf("--grpc", options.grpc) } }),
-    forward: forwardsOf(options),
+    forward: readForwardFlags(options, io.env),
     publicUrl: options.publicUrl,
     trustProxy: options.trustProxy,
     keepAliveTimeoutMs: timeOf("--keep-alive-timeout", options.keepAliveTimeout),
@@ -167,19 +169,6 @@ async function readOptions(options: ServeOptions, io: Io): Promise<ServerOptions
 
 function timeOf(option: string, text: string | undefined): number | undefined {
   return text === undefined ? undefined : parseDuration(option, text);
-}
-
-function forwardsOf({ forward = [], forwardTimeout }: ServeOptions): ServerOptions["forward"] {
-  const timeoutMs = timeOf("--forward-timeout", forwardTimeout);
-  if (timeoutMs !== undefined && forward.length === 0) {
-    throw wrong("--forward-timeout", forwardTimeout, "give it beside a --forward");
-  }
-  const pairs = forward.map((text) => {
-    const [, name, to] = /^([^=]+)=(.+)$/.exec(text) ?? [];
-    if (name !== undefined && to !== undefined) return [name, { to, timeoutMs }] as const;
-    throw wrong("--forward", text, "give a name and a URL, such as openai=https://api.openai.com");
-  });
-  return Object.fromEntries(pairs);
 }
 
 function portOf(option: string, text: string): number {

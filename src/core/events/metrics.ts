@@ -64,6 +64,18 @@ export const PROCESS_METRICS = {
     labels: ["bucket", "limit", "part"],
     opentelemetry: { name: "sluice.budget.warnings", unit: "{warning}" },
   },
+  sluice_pool_calls_total: {
+    type: "counter",
+    help: "Calls that started at a member of a pool.",
+    labels: ["bucket", "member"],
+    opentelemetry: { name: "sluice.pool.calls", unit: "{call}" },
+  },
+  sluice_pool_stops_total: {
+    type: "counter",
+    help: "How often this process stopped or slowed calls to a member of a pool, by the cause: refusal, unreachable or account.",
+    labels: ["bucket", "member", "cause"],
+    opentelemetry: { name: "sluice.pool.stops", unit: "{stop}" },
+  },
   sluice_store_duration_seconds: {
     type: "histogram",
     help: "How long requests to the store of buckets took, until it answered or failed.",

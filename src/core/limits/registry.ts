@@ -144,15 +144,23 @@ export function formatLimit(limit: Limit): string {
   return `${limit.label ?? ruleOf(limit.kind).format(limit)}${unit}`;
 }
 
-/** Creates the error for a call that costs more than this limit can ever allow at once. */
-export function costTooLarge(bucket: string, cost: number, limit: Limit): CostTooLargeError {
+/**
+ * Creates the error for a call that costs more than this limit can ever allow at once. `suffix` says whose limit it is,
+ * if it is not that of the bucket: `" (member east)"`.
+ */
+export function costTooLarge(
+  bucket: string,
+  cost: number,
+  limit: Limit,
+  suffix: string = "",
+): CostTooLargeError {
   const { unit, capacity } = limit;
   return new CostTooLargeError({
     bucket,
     cost: unitsIn(limit, cost),
     unit,
     maxCost: unitsIn(limit, capacity),
-    limitedBy: formatLimit(limit),
+    limitedBy: formatLimit(limit) + suffix,
   });
 }
 

@@ -123,6 +123,7 @@ export function compilePool(
   if (changes !== undefined && !isTable(changes)) {
     throw wrong("members", changes, 'give members by name, such as { east: { rate: "6/min" } }');
   }
+  assertMemberNames(where, { members: changes });
   const limitsOf = new Map((under?.members ?? []).map((each) => [each.name, each]));
   for (const [name, given] of Object.entries(changes ?? {})) {
     const path = `members.${name}`;
@@ -167,6 +168,21 @@ export function compilePool(
   const given = stickyMs === undefined ? under?.stickyUs : stickyMs * 1_000;
   const stickyUs = isSticky ? (given ?? DEFAULT_STICKY_MS * 1_000) : undefined;
   return poolOf([...limitsOf.values()], prefer, stickyUs);
+}
+
+/**
+ * Rejects a member named `__proto__`, which JavaScript may read as the prototype of the table. The member would be lost.
+ *
+ * @throws {@link InvalidOptionError} when the option `members` has such a name.
+ */
+export function assertMemberNames(where: string, given: unknown): void {
+  const { members } = (given ?? {}) as { readonly members?: unknown };
+  if (!isTable(members)) return;
+  const prototype: unknown = Object.getPrototypeOf(members);
+  const isPlain = prototype === null || Object.getPrototypeOf(prototype) === null;
+  if (isPlain && !Object.hasOwn(members, "__proto__")) return;
+  const remedy = "give the member another name, because JavaScript reads this one as a prototype";
+  throw new InvalidOptionError({ where, option: "members", value: "__proto__", remedy });
 }
 
 function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
@@ -245,6 +261,29 @@ export function readPoolText(text: PoolText | undefined): PoolPolicy | undefined
 /** Returns the scope of a member, from the encoded key of that scope. Undefined if the pool has no such member. */
 export function memberScopeOf(pool: PoolPolicy | undefined, key: string): KeyScope | undefined {
   return isMemberKey(key) ? pool?.members.find(({ scope }) => scope.key === key)?.scope : undefined;
+}
+
+/**
+ * Says why no member takes a call, as the cause of its wait: `"a drain of all members"`. Undefined if a member takes it.
+ * `costs` are those under the limits of all members. `only` is the name of the only member that the call may use.
+ * `usesMember` returns true for a member that this process has declared.
+ */
+export function whyNoMember(
+  { members }: PoolPolicy,
+  call: { readonly costs: readonly number[]; readonly only?: string | undefined },
+  usesMember: (name: string) => boolean,
+): string | undefined {
+  let after = 0;
+  const large = members.filter(({ limits }) => {
+    const own = call.costs.slice(after, (after += limits.length));
+    return limits.every(({ capacity }, index) => (own[index] ?? 0) <= capacity);
+  });
+  const able = large.filter(({ name }) => call.only === undefined || name === call.only);
+  if (able.some(({ name, isDrained }) => !isDrained && usesMember(name))) return undefined;
+  if (able.some(({ isDrained }) => !isDrained)) return "members that this process has not declared";
+  if (call.only !== undefined) return `a drain (member ${call.only})`;
+  const isAll = able.length === members.length;
+  return isAll ? "a drain of all members" : "a drain of all members that allow its cost";
 }
 
 /** Formats the members for errors and warnings: `"east 6/min, west 6/min"`. */

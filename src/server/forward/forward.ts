@@ -13,6 +13,7 @@ import {
   SluiceError,
   WaitTooLongError,
 } from "../../core/errors.ts";
+import { unknownMember } from "../../core/policy/pool.ts";
 import { assertBucket } from "../access/access.ts";
 import { endOfTurn } from "../decide/caller.ts";
 import type { FoundBuckets } from "../decide/found-buckets.ts";
@@ -51,6 +52,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
   );
   const fetches = createFetches();
   const pendings = createPendings();
+  const checked = new WeakSet<ReadUpstream>();
 
   async function forward(
     to: ReadForward,
@@ -72,12 +74,14 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     for (const [index, upstream] of to.upstreams.entries()) {
       const isLast = index === to.upstreams.length - 1;
       const bucket = await bucketOf(upstream, request);
+      assertPool(to.name, upstream, bucket as OwnedBucket);
       const exchange = exchangeOf({ upstream, bucket, raw, key, path, body, pending });
       const maxWaitMs = lesser(clientHeaders.maxWaitMs, upstream.maxWaitMs);
       pendings.wait(pending);
       try {
         const { priority } = clientHeaders;
-        const how = { priority, maxWaitMs, tries: isLast ? to.tries : 1 };
+        const { accounts } = upstream;
+        const how = { priority, maxWaitMs, accounts, tries: isLast ? to.tries : 1 };
         const response = await fetches.send(bucket, exchange, how);
         if (!isLast && REFUSALS.has(response.status) && !isStream(body)) {
           await response.body?.cancel();
@@ -112,6 +116,35 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     const name = typeof bucket === "string" ? bucket : bucket.name;
     assertBucket(request, name);
     return typeof bucket === "string" ? found.bucket(name) : bucket;
+  }
+
+  /**
+   * Checks the addresses of members against a bucket that another process declares. A pool can get members later, so
+   * unknown names are only logged.
+   *
+   * @throws {@link HttpProblem} when the bucket is no pool, because requests would go to the wrong address.
+   */
+  function assertPool(forward: string, upstream: ReadUpstream, bucket: OwnedBucket): void {
+    const { members } = upstream;
+    if (members.size === 0 || checked.has(upstream)) return;
+    if (bucket.policy.pool === undefined) {
+      throw new HttpProblem("ERR_NOT_SUPPORTED", noPool(forward, bucket.name));
+    }
+    checked.add(upstream);
+    void bucket.members().then(
+      (inForce) => {
+        const names = inForce.map(({ name }) => name);
+        for (const member of members.keys()) {
+          if (names.includes(member)) continue;
+          const remedy = unknownMember(member, names);
+          app.log.warn(
+            { forward, member, remedy },
+            "This forward has the address of an unknown member.",
+          );
+        }
+      },
+      () => checked.delete(upstream),
+    );
   }
 
   function exchangeOf(
@@ -164,6 +197,13 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     pendings.close();
   });
   app.addHook("onClose", async () => pools.close());
+}
+
+function noPool(forward: string, bucket: string): string {
+  return (
+    `Forward ${JSON.stringify(forward)} has addresses of members, but bucket ${JSON.stringify(bucket)} is no pool; ` +
+    "leave the members out, or declare the pool with sluice.pool()."
+  );
 }
 
 /**

@@ -3,7 +3,9 @@ import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { isBaseUrl, LONGEST_MS, NAME, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { Key } from "../../core/key-path.ts";
+import { assertMemberNames, unknownMember } from "../../core/policy/pool.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
+import type { Pool } from "../../throttle/bucket/pool.ts";
 
 /** A request that will be forwarded. */
 export interface ForwardedRequest {
@@ -28,10 +30,10 @@ export interface Upstream {
   /** The URL below which requests are sent: `"https://api.openai.com"`. */
   readonly to: string;
   /**
-   * The bucket that each request draws from, or its name. The bucket sets the costs: with a preset
+   * The bucket or pool that each request draws from, or its name. It sets the costs: with a preset
    * of `sluice/llm`, costs are tokens. Defaults to the bucket with the name of the forward.
    */
-  readonly bucket?: Bucket | string | undefined;
+  readonly bucket?: Bucket | Pool | string | undefined;
   /**
    * Headers that replace the client's headers, for example the credentials of the upstream. They
    * are never logged.
@@ -67,7 +69,7 @@ export interface ForwardOptions extends Omit<Upstream, "to"> {
   /**
    * The addresses of the members, if the bucket is a pool: each request goes to the member of its
    * slot. Headers here are added to those of the forward. Members without an address get their
-   * requests at `to`.
+   * requests at `to`. A name that a pool of this process does not have is rejected.
    */
   readonly members?:
     | Readonly<Record<string, string | Pick<Upstream, "to" | "headers">>>
@@ -99,6 +101,8 @@ export interface ReadUpstream extends ReadAddress {
   readonly bucket: Bucket | string;
   /** The addresses of the members of a pool, by name. */
   readonly members: ReadonlyMap<string, ReadAddress>;
+  /** The members with separate headers, and so with separate credentials. */
+  readonly accounts: ReadonlySet<string>;
   readonly maxWaitMs: number | undefined;
   readonly timeoutMs: number;
 }
@@ -170,6 +174,41 @@ const FORWARD = z.strictObject({
   ...OWN,
 });
 
+/**
+ * Rejects addresses of members that the pool of a forward does not have. Checks only buckets that this process declares,
+ * because others may not be known yet.
+ *
+ * @throws {@link InvalidOptionError} when a forward names a member that its pool does not have.
+ */
+export function assertMembers(
+  where: string,
+  forwards: readonly ReadForward[],
+  membersOf: (bucket: string) => readonly string[] | undefined,
+): void {
+  for (const { name: forward, upstreams } of forwards) {
+    for (const { bucket, members } of upstreams) {
+      const name = typeof bucket === "string" ? bucket : bucket.name;
+      const known = membersOf(name);
+      const value = [...members.keys()].find((each) => known?.includes(each) === false);
+      if (known === undefined || value === undefined) continue;
+      const remedy =
+        known.length === 0
+          ? `bucket "${name}" is no pool; leave the members out, or give the name of a pool`
+          : unknownMember(value, known);
+      throw new InvalidOptionError({
+        where: whereOf(where, forward),
+        option: "members",
+        value,
+        remedy,
+      });
+    }
+  }
+}
+
+function whereOf(where: string, forward: string): string {
+  return `${where} of forward ${JSON.stringify(forward)}`;
+}
+
 /** @throws {@link InvalidOptionError} when an option can never work. */
 export function readForwards(
   where: string,
@@ -186,7 +225,8 @@ export function readForwards(
 }
 
 function readForward(where: string, name: string, given: ForwardOptions): ReadForward {
-  const at = `${where} of forward ${JSON.stringify(name)}`;
+  const at = whereOf(where, name);
+  assertMemberNames(at, given);
   const read = readOptions(at, FORWARD, given) as ForwardOptions;
   const { to, bucket = name, headers, maxWaitMs, timeoutMs, key, tries = 3 } = read;
   const { members = {} } = read;
@@ -204,10 +244,14 @@ function readForward(where: string, name: string, given: ForwardOptions): ReadFo
       "the members of a pool have addresses; give `to` one address, or leave the members out";
     throw new InvalidOptionError({ where: at, option: "members", value: read.members, remedy });
   }
+  const withHeaders = Object.entries(members).filter(
+    ([, each]) => typeof each === "object" && Object.keys(each.headers ?? {}).length > 0,
+  );
+  const accounts = new Set(withHeaders.map(([member]) => member));
   const upstreams = all.map((each) => {
     const own = together(headers, each.headers);
     const given = { bucket, maxWaitMs, timeoutMs, ...each, headers: own };
-    return readUpstream(given, addressesOf(members, own));
+    return { ...readUpstream(given, addressesOf(members, own)), accounts };
   });
   return { name, at: path, key, tries, upstreams };
 }
@@ -241,7 +285,11 @@ function readAddress(to: string, headers: Readonly<Record<string, string>> = {})
   };
 }
 
-function readUpstream(given: Upstream, members: ReadUpstream["members"]): ReadUpstream {
+function readUpstream(
+  given: Upstream,
+  members: ReadUpstream["members"],
+): Omit<ReadUpstream, "accounts"> {
   const { to, bucket, headers, maxWaitMs, timeoutMs = TIMEOUT_MS } = given;
-  return { ...readAddress(to, headers), bucket: bucket!, members, maxWaitMs, timeoutMs };
+  const of = typeof bucket === "object" && "member" in bucket ? bucket.name : bucket!;
+  return { ...readAddress(to, headers), bucket: of, members, maxWaitMs, timeoutMs };
 }

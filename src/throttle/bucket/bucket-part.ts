@@ -1,6 +1,6 @@
 import type { CountSlots } from "../../core/events/observer.ts";
 import type { Logger } from "../../core/logger.ts";
-import { isMemberKey, memberKey } from "../../core/key-path.ts";
+import { isMemberKey, memberKey, memberOfText } from "../../core/key-path.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { CrossedBudget, Settled, Store, WakeReason } from "../../core/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
@@ -38,6 +38,7 @@ import { createTryDraws, type Refusals } from "../try/try-draw.ts";
 import type { Waits } from "../waiting/dispatch.ts";
 import { createGroups, type Caller, type Groups } from "../waiting/group.ts";
 import type { UsesMember } from "../waiting/draw-request.ts";
+import { whyNoMember } from "../../core/policy/pool.ts";
 import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createAdmission, type Admission } from "./admission.ts";
@@ -115,6 +116,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   const startsFull = onStateLost === "full";
 
   const known = createKnownPolicy(name, settings, logger);
+  let isClosedPool = false;
   const reached = (crossed: readonly CrossedBudget[]): void => {
     tally.budgetReached(crossed);
     events.reached(crossed);
@@ -137,7 +139,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     booked: (key) => tries.forget(key),
   });
   const keeper = { name, leases, ...settling };
-  const groups = createGroups(keeper, () => known.policy);
+  const groups = createGroups(keeper, () => known.policy, settings.usesMember);
   const pacer: Pacer = createPacer({
     ...context,
     leases,
@@ -156,7 +158,10 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     startsFull,
     usesMember: settings.usesMember,
     refusals,
-    onAllowed: tally.add,
+    onAllowed(calls, members) {
+      tally.add(calls);
+      for (const member of members) tally.memberUsed(member, 1);
+    },
     untilRetry: waitsForStore ? retries.untilRetry : undefined,
   });
   const assertUnits = (where: string, options: TryCall): void =>
@@ -176,6 +181,8 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     onSlot(options, slot, group) {
       // A draw with `beyond` belongs to a call that uses its job's slot, which was already counted.
       if (options.beyond === undefined) tally.waited(slot.waitedMs, options.priority);
+      const { member } = slot as KeyedSlot;
+      if (member !== undefined) tally.memberUsed(member, 1);
       events.slotCame(options, slot, group);
     },
     listen: settings.listen,
@@ -199,9 +206,13 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   const feedback = createFeedbackReader(
     {
       ...context,
-      onChange(key, change) {
+      onChange(key, change, cause) {
         redraw(key);
-        if (change.do === "cool" || change.do === "cut") tally.cooled();
+        if (change.do === "cool" || change.do === "cut") {
+          tally.cooled();
+          const member = memberOfText(key);
+          if (member !== undefined) tally.memberStopped(member, cause);
+        }
         events.answered(key, change);
       },
     },
@@ -215,6 +226,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   function regroup(callers: readonly Caller[]): void {
     groups.clear();
     tries.forget();
+    warnIfClosed();
     for (const caller of callers as readonly WaitingCall[]) {
       try {
         caller.group = groups.of(caller.options);
@@ -223,6 +235,18 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
         caller.fail(error);
       }
     }
+  }
+
+  /** Logs once that no member of a pool takes calls, because its calls then wait until an operator ends this. */
+  function warnIfClosed(): void {
+    const { pool } = known.policy;
+    const { usesMember = () => true } = settings;
+    const reason = pool && whyNoMember(pool, { costs: [] }, usesMember);
+    if (reason !== undefined && !isClosedPool) {
+      const message = `Pool "${name}" has no member that takes calls (${reason}), so they wait. Undrain or add a member.`;
+      logger.warn({ bucket: name, reason }, message);
+    }
+    isClosedPool = reason !== undefined;
   }
 
   function onStandInWake(_bucket: string, reason: WakeReason, key: string | undefined): void {
@@ -266,7 +290,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
       const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
       return feedback.readOutcome(resultOrError, { key, atMs, estimate, isSpared }, read);
     },
-    coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
+    coolDown: (key, coolMs, cause) => feedback.coolDown(key, coolMs, cause),
     outcomesReported: () => feedback.settled(),
     slotOf: (facts) => foundSlots.slotOf(facts),
     settleByResult: settling.settleByResult,

@@ -7,7 +7,8 @@ import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { oneKey, KEY_SHAPE, type KeyGiven } from "../../core/input/key-options.ts";
 import { readOptional, readOptions, UNIT } from "../../core/input/options.ts";
 import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
-import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
+import { memberKey, memberOfText, namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
+import { memberScopeOf, unknownMember } from "../../core/policy/pool.ts";
 import {
   budgetName,
   formatBudgetPeriod,
@@ -19,7 +20,12 @@ import {
 import { formatLimit } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { scopesOf } from "../../core/policy/per-key.ts";
-import { asFarAsKnown, formatPolicy, UNKNOWN_POLICY } from "../../core/policy/policy.ts";
+import {
+  asFarAsKnown,
+  formatPolicy,
+  UNKNOWN_POLICY,
+  type Policy,
+} from "../../core/policy/policy.ts";
 import { createChangeLog, type Inverse } from "../../core/stores/insight/change-log.ts";
 import type { Grant, KeptBucketChange, SteeredState } from "../../core/stores/insight/changes.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
@@ -37,6 +43,8 @@ export interface BudgetState {
   /** The key that the budget belongs to. Undefined for a budget of the bucket, and for named keys. */
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
+  /** The member of a pool that the budget belongs to. */
+  readonly member?: string | undefined;
   /** The amount of the period, with what was carried over and granted: `550`. */
   readonly amount: number;
   /** What calls have spent, with what they have reserved: `412.5`. */
@@ -60,11 +68,15 @@ export interface BudgetState {
 }
 
 export interface BudgetsOptions extends KeyGiven {
+  /** The member of a pool whose budgets are returned too. */
+  readonly member?: string | undefined;
   /** Whether to return the budgets of the bucket and of all keys that have spent something. Defaults to false. */
   readonly all?: boolean | undefined;
 }
 
 export interface GrantOptions extends KeyGiven, WhoAndWhy {
+  /** The member of a pool whose budgets are raised. */
+  readonly member?: string | undefined;
   /** Why the amount is granted. The change log shows it. */
   readonly reason: string;
   /** The period of the budget, if there are several of the unit: `"month"`. Defaults to all of them. */
@@ -73,7 +85,7 @@ export interface GrantOptions extends KeyGiven, WhoAndWhy {
 
 /** A balance to restore, as {@link BudgetState} or its JSON contains it. */
 export type BudgetBackup = Pick<BudgetState, "unit" | "per" | "spent" | "carried" | "granted"> &
-  Partial<Pick<BudgetState, "key" | "keys">> & { readonly startsAt: Date | string };
+  Partial<Pick<BudgetState, "key" | "keys" | "member">> & { readonly startsAt: Date | string };
 
 /** The result of a restore. */
 export interface Restored {
@@ -99,17 +111,18 @@ export interface BudgetControl {
 
 const AMOUNT_ERROR = { error: `give an amount above 0, up to ${MOST_UNITS}` };
 const AMOUNT = z.number(AMOUNT_ERROR).positive(AMOUNT_ERROR).max(MOST_UNITS, AMOUNT_ERROR);
+const TARGET = { ...KEY_SHAPE, member: TEXT.optional() };
 const GRANT = z.strictObject({
-  ...KEY_SHAPE,
+  ...TARGET,
   ...WHO_AND_WHY,
   reason: TEXT,
   per: z.string({ error: 'give a period such as "month"' }).optional(),
 });
 const BUDGETS = z.strictObject({
-  ...KEY_SHAPE,
+  ...TARGET,
   all: z.boolean({ error: "give true or false" }).optional(),
 });
-const ONE_KEY = z.strictObject(KEY_SHAPE);
+const ONE_TARGET = z.strictObject(TARGET);
 const BALANCE = z.looseObject({
   unit: UNIT,
   per: z.string(),
@@ -121,8 +134,38 @@ const BALANCE = z.looseObject({
 
 /** Reads the options of `budgets()`. */
 export function readBudgetsOptions(given: unknown): { key?: string | undefined; all: boolean } {
-  const { key, all = false } = oneKey("budgets()", readOptional("budgets()", BUDGETS, given));
+  const { key, all = false } = oneTarget("budgets()", readOptional("budgets()", BUDGETS, given));
   return { key, all };
+}
+
+/**
+ * Combines the options `key`, `keys` and `member` into one encoded key.
+ *
+ * @throws {@link InvalidOptionError} when several of them are set.
+ */
+function oneTarget<
+  Read extends Parameters<typeof oneKey>[1] & { readonly member?: string | undefined },
+>(where: string, given: Read) {
+  const read = oneKey(where, given);
+  const { member } = given;
+  if (member === undefined) return read;
+  if (read.key === undefined) return { ...read, key: memberKey(member) };
+  const remedy = "a member has no keys; give either a key or the member";
+  throw new InvalidOptionError({ where, option: "member", value: member, remedy });
+}
+
+/** @throws {@link InvalidOptionError} when the text stands for a member that the pool does not have. */
+function assertMember(
+  where: string,
+  { pool }: Pick<Policy, "pool">,
+  key: string | undefined,
+): void {
+  const value = memberOfText(key);
+  if (value === undefined || memberScopeOf(pool, key!) !== undefined) return;
+  const names = pool?.members.map(({ name }) => name);
+  const remedy =
+    names === undefined ? "this bucket is no pool; leave it out" : unknownMember(value, names);
+  throw new InvalidOptionError({ where, option: "member", value, remedy });
 }
 
 /**
@@ -179,12 +222,16 @@ export function createBudgetControl(parts: BudgetControlParts): BudgetControl {
   }
 
   function scopesOfKey(key: string | undefined): (where: string) => readonly LimitedKey[] {
-    return (where) => scopesOf(asFarAsKnown(known.policy), key, where);
+    return (where) => {
+      assertMember(where, known.policy, key);
+      return scopesOf(asFarAsKnown(known.policy), key, where);
+    };
   }
 
   /** Reads the budgets that a change of a key, or of the bucket, may affect. */
   async function placedIn(where: string, key: string | undefined) {
     if (known.policy === UNKNOWN_POLICY) await refreshPolicy();
+    assertMember(where, known.policy, key);
     const scope =
       key === undefined ? undefined : steeredScopeOf(where, asFarAsKnown(known.policy), key);
     const scopes = scope === undefined ? [] : [scope];
@@ -241,8 +288,8 @@ export function createBudgetControl(parts: BudgetControlParts): BudgetControl {
     },
     keysWithBudgets: () => store.keysWithBudgets(bucket),
     async grant(amounts, options) {
-      const where = `bucket("${bucket}").grant()`;
-      const { key, by, reason, per } = oneKey(where, readOptions(where, GRANT, options));
+      const where = `${known.policy.pool === undefined ? "bucket" : "pool"}("${bucket}").grant()`;
+      const { key, by, reason, per } = oneTarget(where, readOptions(where, GRANT, options));
       const { scopes, placed } = await placedIn(where, key);
       const grants = grantsOf(where, amounts, { placed, per });
       const added = (budget: Placed): number =>
@@ -306,9 +353,10 @@ function periodOf({ budget }: Limit): string {
   return formatBudgetPeriod(budget!.per);
 }
 
-function keyOf({ key, keys }: BudgetBackup): string | undefined {
-  const given = { ...(key !== undefined && { key }), ...(keys !== undefined && { keys }) };
-  return oneKey("restore()", readOptions("restore()", ONE_KEY, given)).key;
+function keyOf(balance: BudgetBackup): string | undefined {
+  const entries = (["key", "keys", "member"] as const).map((name) => [name, balance[name]]);
+  const given = Object.fromEntries(entries.filter(([, value]) => value !== undefined));
+  return oneTarget("restore()", readOptions("restore()", ONE_TARGET, given)).key;
 }
 
 /** Selects the budgets of the units, and the amount to add to each. */

@@ -317,7 +317,7 @@ export function createBucket(
     breaker,
     noteOutage,
     readOutages: (keys) => partFor(undefined).readOutages({ bucket: name, keys }),
-    coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
+    coolDown: (key, coolMs, cause) => partFor(key).coolDown(key, coolMs, cause),
     async outcomesReported() {
       await Promise.all(openParts().map((part) => part.outcomesReported()));
     },
@@ -339,6 +339,7 @@ export function createBucket(
       if (isSpread && policy !== "code") assertPerKey(policy);
       await live().configure(policy, options);
     },
+    configureAt: (where, policy, options) => live().configure(policy, options, where),
     pause: (options) => partForGiven(options).live.pause(options),
     resume: (options) => partForGiven(options).live.resume(options),
     undo: (options) => live().undo(options),

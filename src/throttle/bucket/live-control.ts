@@ -99,6 +99,14 @@ const PAUSE = RESUME.extend(FOR);
 const CONFIGURE = z.strictObject({ ...BY_HAND, ...FOR });
 const UNDO = z.strictObject({ ...BY_HAND, id: TEXT.optional() });
 
+/** Reads the options of `configure()`. */
+export function readConfigureOptions(
+  where: string,
+  given: ConfigureOptions = {},
+): ConfigureOptions {
+  return readOptions(where, CONFIGURE, given);
+}
+
 export interface LiveControlParts extends BucketContext {
   readonly insight: InsightStore;
   readonly waiting: () => number;
@@ -113,7 +121,12 @@ export interface LiveControlParts extends BucketContext {
 
 /** Changes and reads one bucket for all replicas. All methods reject with {@link ClosedError} after `close`. */
 export interface LiveControl {
-  readonly configure: (policy: PolicyOptions | "code", options?: ConfigureOptions) => Promise<void>;
+  /** `where` is the call that errors name. */
+  readonly configure: (
+    policy: PolicyOptions | "code",
+    options?: ConfigureOptions,
+    where?: string,
+  ) => Promise<void>;
   readonly pause: (options?: PauseOptions) => Promise<void>;
   readonly resume: (options?: ResumeOptions) => Promise<void>;
   readonly undo: (options?: UndoOptions) => Promise<BucketChange | undefined>;
@@ -162,6 +175,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     parts;
   const { inverseOfGrant } = parts;
   const log = createChangeLog({ store: insight, logger, process: OF_PROCESS });
+  const configuring = (): string =>
+    `${known.policy.pool === undefined ? "bucket" : "pool"}("${bucket}").configure()`;
   let isClosed = false;
 
   /** Without this check, changes would still work after `close`, because the store serves other buckets. */
@@ -323,9 +338,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   }
 
   return {
-    async configure(given, options = {}) {
-      const where = `bucket("${bucket}").configure()`;
-      const read = readOptions(where, CONFIGURE, options);
+    async configure(given, options = {}, where = configuring()) {
+      const read = readConfigureOptions(where, options);
       if (given === "code" && read.forMs !== undefined) {
         const remedy = "the policy of rules or code has no end; leave it out";
         throw new InvalidOptionError({ where, option: "forMs", value: read.forMs, remedy });
@@ -333,9 +347,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       assertOpen();
       const isCode = given === "code";
       const { policy: under, state } = await steered();
-      const set: SetPolicy = isCode
-        ? await beneath()
-        : { policy: compileOver(where, given, under), source: "override" };
+      const own = isCode ? undefined : compileOver(where, given, under);
+      // An undrained member is as the rules or the code say, so no override needs to stay for it.
+      const isOfMembers = Object.keys(given).join() === "members" && read.forMs === undefined;
+      const without = isCode || isOfMembers ? await beneath() : undefined;
+      const isBeneath = own === undefined || own.text === without?.policy.text;
+      const set = isBeneath ? without! : ({ policy: own, source: "override" } as const);
       await steer("configure", putting(set, state), read);
     },
     async pause(options) {

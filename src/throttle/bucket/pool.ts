@@ -4,10 +4,10 @@ import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { isBaseUrl, readOptions } from "../../core/input/options.ts";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
-import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { RateInput } from "../../core/limits/rate.ts";
 import { compilePolicy, type PolicyOptions } from "../../core/policy/policy.ts";
 import {
+  assertMemberNames,
   unknownMember,
   type MemberChanges,
   type MemberLimits,
@@ -36,11 +36,12 @@ import {
   type SentCall,
   type SettleOfCall,
 } from "../wrap/call-defaults.ts";
+import { watchAccounts } from "../wrap/account.ts";
 import { createFetch, type AddressRequest } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import type { BucketOptions } from "./bucket-options.ts";
 import type { MemberState } from "./bucket-state.ts";
-import type { ConfigureOptions } from "./live-control.ts";
+import { readConfigureOptions, type ConfigureOptions } from "./live-control.ts";
 
 /** One member of a pool: its limits, and what a call needs to use it. */
 export interface PoolMember<Value = unknown, Rate extends RateInput = RateInput>
@@ -139,7 +140,18 @@ export interface PoolChange extends PolicyOptions, Omit<PoolPolicyOptions, "memb
   readonly members?: MemberChanges | undefined;
 }
 
-type Delegated = "on" | "off" | "pause" | "resume" | "undo" | "peek" | "status" | "history";
+type Delegated =
+  | "on"
+  | "off"
+  | "pause"
+  | "resume"
+  | "undo"
+  | "budgets"
+  | "grant"
+  | "restore"
+  | "peek"
+  | "status"
+  | "history";
 
 /**
  * Several accounts, deployments or regions that take calls of one line, shared by all replicas. Each call uses the member
@@ -161,21 +173,24 @@ export interface Pool<Value = unknown> extends PoolCalls<Value>, Pick<Bucket, De
    * Adds a member for all replicas, or replaces its limits. A process uses the member once it has called this method
    * too, or has declared the member in the options.
    *
+   * As for {@link Bucket.configure}, the changed members override those in the code. The override ends by itself after
+   * `forMs`, or when a later change restores the members of the code.
+   *
    * @throws {@link InvalidOptionError} when the limits can never work, or when the pool has too many members. The methods
    * below throw it for an unknown member.
    * @throws {@link StoreUnavailableError} when Redis did not reply in time. The methods below throw this error too.
    */
-  addMember(name: string, member: PoolMember<Value>, options?: WhoAndWhy): Promise<void>;
+  addMember(name: string, member: PoolMember<Value>, options?: ConfigureOptions): Promise<void>;
   /** Stops new calls to a member, for all replicas. Calls that have started go on. */
-  drainMember(name: string, options?: WhoAndWhy): Promise<void>;
+  drainMember(name: string, options?: ConfigureOptions): Promise<void>;
   /** Lets calls use a drained member again. */
-  undrainMember(name: string, options?: WhoAndWhy): Promise<void>;
+  undrainMember(name: string, options?: ConfigureOptions): Promise<void>;
   /**
    * Removes a member for all replicas. Calls that have started go on.
    *
    * @throws {@link InvalidOptionError} when it is the last member.
    */
-  removeMember(name: string, options?: WhoAndWhy): Promise<void>;
+  removeMember(name: string, options?: ConfigureOptions): Promise<void>;
   /** Changes the policy in force, as `configure` of a bucket does. `"code"` puts the declared members in force. */
   configure(policy: PoolChange | "code", options?: ConfigureOptions): Promise<void>;
 }
@@ -225,6 +240,7 @@ export function readPoolOptions(
   where: string,
   given: unknown,
 ): { readonly options: BucketOptions; readonly known: KnownMembers } {
+  assertMemberNames(where, given);
   const { members: all, ...others } = readOptions(where, POOL_OPTIONS, given);
   const known: KnownMembers = new Map();
   const members: Record<string, MemberLimits> = {};
@@ -282,6 +298,7 @@ function defaultsOf(ofPool: CallDefaultsOptions, known: KnownMembers): CallDefau
 /** Creates the pool of a bucket that has members. */
 export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
   const { name: pool } = bucket;
+  const watched = watchAccounts(bucket, (member) => known.has(member));
 
   function callsOf(of: OwnedBucket): PoolCalls {
     const withValue = (slot: KeyedSlot): PoolSlot =>
@@ -323,7 +340,7 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
 
   /** The bucket for calls that only one member may take. */
   function bucketOf(member: string): OwnedBucket {
-    return Object.assign(Object.create(bucket) as OwnedBucket, {
+    return Object.assign(Object.create(watched) as OwnedBucket, {
       drawByHand: (options: Parameters<OwnedBucket["drawByHand"]>[0]) =>
         bucket.drawByHand({ ...options, member }),
       tryByHand: (options: Parameters<OwnedBucket["tryByHand"]>[0]) =>
@@ -350,27 +367,34 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
     throw new InvalidOptionError({ where, option: `${name}.${option}`, value, remedy });
   }
 
-  /** Returns the name of a member, or a name that no member has if it is not a text. */
-  function named(name: unknown): string {
-    return typeof name === "string" ? name : "";
+  function nameOf(where: string, name: unknown): string {
+    if (typeof name === "string") return name;
+    const remedy = 'give the name of the member first, such as "east"';
+    throw new InvalidOptionError({ where, option: "name", value: name, remedy });
   }
 
   function assertMember(where: string, name: unknown, member: unknown): void {
-    if (typeof name !== "string") {
-      const remedy = 'give the name of the member first, such as "east"';
-      throw new InvalidOptionError({ where, option: "name", value: name, remedy });
-    }
+    nameOf(where, name);
     if (typeof member === "object" && member !== null) return;
     throw new InvalidOptionError({
       where,
-      option: name,
+      option: String(name),
       value: member,
       remedy: MEMBER_ERROR.error,
     });
   }
 
-  async function change(members: MemberChanges, options?: WhoAndWhy): Promise<void> {
-    await bucket.configure({ members } as PolicyOptions, options);
+  const at = (method: string): string => `pool("${pool}").${method}()`;
+
+  /** Changes one member for all processes. `given` is its name as the caller gave it. */
+  async function change(
+    method: string,
+    given: unknown,
+    { to, options }: { readonly to: MemberLimits | null; readonly options: unknown },
+  ): Promise<void> {
+    const where = at(method);
+    const policy = { members: { [nameOf(where, given)]: to } } as PolicyOptions;
+    await bucket.configureAt(where, policy, options as ConfigureOptions);
   }
 
   const all: Pool = {
@@ -378,38 +402,43 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
     get waiting() {
       return bucket.waiting;
     },
-    ...callsOf(bucket),
+    ...callsOf(watched),
     member(name) {
-      const { value } = assertKnown(`pool("${pool}").member()`, name);
+      const { value } = assertKnown(at("member"), name);
       return { name, value, ...callsOf(bucketOf(name)) };
     },
     members: () => bucket.members(),
     async addMember(name, member, options) {
-      const where = `pool("${pool}").addMember()`;
+      const where = at("addMember");
       assertMember(where, name, member);
       const [limits, own] = readMember(where, name, member);
       assertSameCalls(where, name, own);
-      const byHand = readWhoAndWhy(where, options);
+      const read = readConfigureOptions(where, options);
       const [added] = compilePolicy(where, { members: { [name]: limits } }).pool!.members;
       const { policy } = await bucket.inForce();
       const found = policy.pool?.members.find((each) => each.name === name);
       // Each process that uses the member calls this. Only the first call changes the pool.
       const isSame = found?.isDrained === added!.isDrained;
       if (!isSame || !isDeepStrictEqual(found!.limits, added!.limits)) {
-        await change({ [name]: { drained: false, ...limits } }, byHand);
+        const to = { ...limits, drained: added!.isDrained };
+        await change("addMember", name, { to, options: read });
       }
       known.set(name, own);
       bucket.redraw();
     },
-    drainMember: (name, options) => change({ [named(name)]: { drained: true } }, options),
-    undrainMember: (name, options) => change({ [named(name)]: { drained: false } }, options),
-    removeMember: (name, options) => change({ [named(name)]: null }, options),
+    drainMember: (name, options) => change("drainMember", name, { to: { drained: true }, options }),
+    undrainMember: (name, options) =>
+      change("undrainMember", name, { to: { drained: false }, options }),
+    removeMember: (name, options) => change("removeMember", name, { to: null, options }),
     configure: (policy, options) => bucket.configure(policy as PolicyOptions, options),
     on: (event, listener, options) => bucket.on(event, listener, options),
     off: (event, listener) => bucket.off(event, listener),
     pause: (options) => bucket.pause(options),
     resume: (options) => bucket.resume(options),
     undo: (options) => bucket.undo(options),
+    budgets: (options) => bucket.budgets(options),
+    grant: (amounts, options) => bucket.grant(amounts, options),
+    restore: (balances, options) => bucket.restore(balances, options),
     peek: (options) => bucket.peek(options),
     status: () => bucket.status(),
     history: (options) => bucket.history(options),
@@ -436,6 +465,9 @@ function withArgumentCount(pool: Pool): Pool {
       "pause",
       "resume",
       "undo",
+      "budgets",
+      "grant",
+      "restore",
       "peek",
       "status",
       "history",

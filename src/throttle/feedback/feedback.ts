@@ -7,7 +7,7 @@
  * The store applies each change for all replicas: see `lua/lib/draw/steer.lua`.
  */
 import { types } from "node:util";
-import type { Answer, Feedback, QuotaPeriod, ReadFeedback } from "../../core/answer.ts";
+import type { Answer, Feedback, QuotaPeriod, ReadFeedback, SlowCause } from "../../core/answer.ts";
 import { describeValue, isThenable, ignoreRejection, reasonOf } from "../../core/describe.ts";
 import { MOST_LEVELS, namedOf } from "../../core/key-path.ts";
 import { scopesOfRejection, type RejectionTarget } from "../../core/policy/per-key.ts";
@@ -56,8 +56,11 @@ export interface FeedbackReader {
     call: AnsweredCall,
     read?: ReadFeedback,
   ): ReportedOutcome | Promise<ReportedOutcome>;
-  /** Starts a cooldown of the bucket, or of one key with its own limits, because its downstream is unreachable. */
-  coolDown(key: string | undefined, coolMs: number): void;
+  /**
+   * Starts a cooldown of the bucket, or of one key with its own limits. Defaults to the cause that its downstream is
+   * unreachable.
+   */
+  coolDown(key: string | undefined, coolMs: number, cause?: SlowCause): void;
   /** Resolves when the store has replied to all changes so far, or failed. */
   settled(): Promise<void>;
 }
@@ -99,10 +102,14 @@ const NO_OUTCOME: ReportedOutcome = Object.freeze({
 /** The interpretation that applies to a call, and the scope that must cool down: the bucket or a key. */
 interface Verdict extends RejectionTarget {
   readonly answer: Answer;
+  /** Defaults to a refusal. */
+  readonly cause?: SlowCause | undefined;
 }
 
 export function createFeedbackReader(
-  parts: BucketContext & { readonly onChange: (key: string | undefined, change: Change) => void },
+  parts: BucketContext & {
+    readonly onChange: (key: string | undefined, change: Change, cause: SlowCause) => void;
+  },
   options: FeedbackOptions,
 ): FeedbackReader {
   const { store, bucket, known, logger, onChange } = parts;
@@ -209,10 +216,14 @@ export function createFeedbackReader(
   /** Starts a cooldown, or with `adaptive`, cuts the rate. */
   function cool(verdict: Verdict, { key, atMs }: Pick<AnsweredCall, "key" | "atMs">): void {
     for (const scope of scopesOfRejection(known.policy, key, verdict))
-      coolScope(verdict.answer, scope, atMs);
+      coolScope(verdict, scope, atMs);
   }
 
-  function coolScope(answer: Answer, scope: LimitedKey | undefined, atMs: number): void {
+  function coolScope(
+    { answer, cause }: Verdict,
+    scope: LimitedKey | undefined,
+    atMs: number,
+  ): void {
     const { afterMs, overloaded, lasts } = answer;
     // Without a wait there is no cooldown: waiting would not help this call, and other calls may still pass.
     if (afterMs === undefined) return;
@@ -224,11 +235,11 @@ export function createFeedbackReader(
       const factor = overloaded || lasts ? NO_CUT : CUT_TO;
       const floor = Math.ceil(adaptive.floor * 1_000);
       const recoverUs = adaptive.recoverMs * 1_000;
-      steer(scope, { do: "cut", factor, floor, recoverUs, durationUs, slotUs });
+      steer(scope, { do: "cut", factor, floor, recoverUs, durationUs, slotUs }, cause);
     } else if (durationUs > 0) {
       // A refusal that allows an immediate retry starts no cooldown.
       const rampUs = Math.min(Math.max(durationUs, LEAST_RAMP_US), MOST_RAMP_US);
-      steer(scope, { do: "cool", durationUs, rampUs, slotUs });
+      steer(scope, { do: "cool", durationUs, rampUs, slotUs }, cause);
     }
   }
 
@@ -275,10 +286,14 @@ export function createFeedbackReader(
     for (const scope of scopes) steer(scope, { do: "space", gapUs, durationUs });
   }
 
-  function steer(scope: LimitedKey | undefined, change: Change): void {
+  function steer(
+    scope: LimitedKey | undefined,
+    change: Change,
+    cause: SlowCause = "refusal",
+  ): void {
     const steering = store
       .steer({ bucket, terms: known.terms, scope, change })
-      .then(() => onChange(scope?.key, change))
+      .then(() => onChange(scope?.key, change, cause))
       .catch((error: unknown) =>
         logger.warn(
           { bucket, reason: reasonOf(error) },
@@ -313,10 +328,10 @@ export function createFeedbackReader(
         return giveUp(error);
       }
     },
-    coolDown(key, coolMs) {
+    coolDown(key, coolMs, cause = "unreachable") {
       const away = { refused: true, afterMs: coolMs, stated: true, overloaded: true };
       const scope = key === undefined ? "bucket" : "key";
-      cool({ answer: { ...NOTHING, ...away }, scope }, { key, atMs: Date.now() });
+      cool({ answer: { ...NOTHING, ...away }, scope, cause }, { key, atMs: Date.now() });
     },
     async settled() {
       // Interpreting a result may start a change, so the second wait includes these changes.

@@ -178,7 +178,8 @@ export function refused(
   const untilMs = notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
   const longestMs = Math.max(1, untilMs, ...decisions.map((limit) => limit.retryAfterMs));
   const retryAfterMs = Math.min(LONGEST_MS, longestMs);
-  const limits = bindsAt < 0 ? closedUntil(decisions, retryAfterMs) : decisions;
+  const isClosed = bindsAt < 0 || group.callTerms.whyClosed() !== undefined;
+  const limits = isClosed ? closedUntil(decisions, retryAfterMs) : decisions;
   return {
     allowed: false,
     remaining: limits.length === 0 ? 0 : Math.min(...limits.map((limit) => limit.remaining)),
@@ -191,7 +192,7 @@ export function refused(
 }
 
 /**
- * Returns the decisions during a pause, a cooldown or a slowed rate. Nothing can pass then, whatever the limits have
+ * Returns the decisions during a pause, a cooldown, a slowed rate, or a drain of all members. Nothing can pass then, whatever the limits have
  * left.
  */
 function closedUntil(decisions: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
@@ -275,7 +276,10 @@ const NAMES: ReadonlyMap<number, string> = new Map([
   [SLOWED, "a rate that answers have slowed"],
 ]);
 
-type NamedTerms = Pick<CallTerms, "limits" | "whose" | "shared" | "scopeLimits" | "memberLimits">;
+type NamedTerms = Pick<
+  CallTerms,
+  "limits" | "whose" | "shared" | "scopeLimits" | "memberLimits" | "whyClosed"
+>;
 
 /**
  * Returns the name of the limit or other cause that delays a call, for decisions and errors: `"100/s"`. Undefined if
@@ -283,8 +287,10 @@ type NamedTerms = Pick<CallTerms, "limits" | "whose" | "shared" | "scopeLimits" 
  */
 export function nameBinding(
   bindsAt: number,
-  { limits, whose, shared, scopeLimits, memberLimits }: NamedTerms,
+  { limits, whose, shared, scopeLimits, memberLimits, whyClosed }: NamedTerms,
 ): string | undefined {
+  const closed = whyClosed();
+  if (closed !== undefined) return closed;
   if (bindsAt === 0) return undefined;
   if (bindsAt > 0) return factsOf(limits[bindsAt - 1]!, whose[bindsAt - 1]!).name;
   const { cause, scopeNumber } = causeOf(bindsAt);

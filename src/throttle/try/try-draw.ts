@@ -47,8 +47,8 @@ interface TryDrawsOptions extends BucketContext {
   /** True if calls of this process may use a member of a pool. Defaults to all members. */
   readonly usesMember?: UsesMember | undefined;
   readonly refusals: Refusals;
-  /** Called with the number of allowed calls. */
-  readonly onAllowed: (calls: number) => void;
+  /** Called with the number of allowed calls, and in a pool with the member of each. */
+  readonly onAllowed: (calls: number, members: readonly string[]) => void;
   /** Returns the group of a call under the known policy. */
   readonly groupOf: (options: TryCall) => Group;
   /** Applies a newer policy from a reply. */
@@ -207,7 +207,11 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     if (refusal !== undefined && !mayEnd && group.pool === undefined) {
       refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
     }
-    if (count > 0) parts.onAllowed(Math.min(count, size));
+    if (count > 0) {
+      const members = (granted.members ?? []).slice(0, size);
+      const nameOf = (member: number): string => group.pool!.pool.members[member - 1]!.name;
+      parts.onAllowed(Math.min(count, size), members.map(nameOf));
+    }
     if (refusal !== undefined) countSlots("refused", size - count);
     const sinceMs = performance.now();
     const start = { generation, nowMs: sinceMs };

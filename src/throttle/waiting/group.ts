@@ -8,6 +8,7 @@ import { turnsOfKey } from "../../core/policy/fair.ts";
 import {
   memberOfKey,
   unknownMember,
+  whyNoMember,
   type Member,
   type PoolPolicy,
 } from "../../core/policy/pool.ts";
@@ -414,7 +415,11 @@ const MOST_IDLE = 10_000;
 /** The maximum number of cached terms. There is one entry for each combination of tiers. */
 const MOST_CACHED_TERMS = 8;
 
-export function createGroups(keeper: SlotContext, policy: () => Policy): Groups {
+export function createGroups(
+  keeper: SlotContext,
+  policy: () => Policy,
+  usesMember: (name: string) => boolean = () => true,
+): Groups {
   const { name: bucket } = keeper;
   const groups = new Map<string, Group>();
   const byKey = new Map<string, Group>();
@@ -466,7 +471,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     // A stored group is only used if its limits are unchanged, because the limits of a tier may
     // have changed.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
-    const callTerms = known ?? termsOf(scopes, costs, settles);
+    const callTerms = known ?? termsOf(scopes, costs, { settles, member });
     if (usesCache && known === undefined && cachedTerms.length < MOST_CACHED_TERMS)
       cachedTerms.push(callTerms);
     const turns = turnsOf(key, costs.costs, laneWeights);
@@ -543,14 +548,17 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   function termsOf(
     scopes: readonly KeyScope[],
     costs: CallCosts,
-    settles: boolean | undefined,
+    { settles, member: only }: Pick<GroupOptions, "settles" | "member">,
   ): CallTerms {
     const { limits: shared, text, pool } = policy();
     const scopeLimits = scopes.map(({ limits }) => limits);
     const members = pool?.members ?? [];
     const whose = ownersOfLimits(policy(), [...scopes, ...members.map(({ scope }) => scope)]);
     const memberLimits = members.map(({ limits }) => limits);
-    return callTermsOf({ ...costs, shared, scopeLimits, memberLimits, whose, text, settles });
+    const ofMembers = costs.costs.slice(shared.length + scopeLimits.flat().length);
+    const whyClosed = pool && (() => whyNoMember(pool, { costs: ofMembers, only }, usesMember));
+    const common = { shared, scopeLimits, memberLimits, whose, text, settles, whyClosed };
+    return callTermsOf({ ...costs, ...common });
   }
 
   /**
@@ -563,9 +571,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   ): CallCosts {
     const { pool } = policy();
     const limits = limitsOfCall(policy().limits, scopes);
-    const memberLimits = pool?.members.map((each) => each.limits) ?? [];
-    const only = pool?.members.findIndex(({ name }) => name === member);
-    const ofMembers = memberCostsOf(bucket, memberLimits, cost, only);
+    const ofMembers = memberCostsOf(bucket, pool?.members ?? [], cost, member);
     const costs = costsOf(bucket, limits, cost).concat(ofMembers);
     const shadowCosts = shadowCostsOf(policy().shadows, cost, beyond);
     if (beyond === undefined) return { costs, shadowCosts };

@@ -218,6 +218,23 @@ it("fills the preferred member first, and spills to the next one only then", asy
   expect(countOf(many.calls, "paid") / 250).toBeGreaterThanOrEqual(0.9);
 });
 
+it.each([1, 2, 4])(
+  "uses a shared limit fully with preferred members and %i replicas, and prefers one while few calls wait",
+  async (replicas) => {
+    const options = { prefer: ["cheap", "paid"], rate: "80/s" };
+    const each = { rate: "50/s", burst: 3 };
+    const common = { members: { paid: each, cheap: each }, options, replicas, forMs: 6_000 };
+    const many = await run({ ...common, callers: Math.ceil(60 / replicas) });
+    const few = await run({ ...common, replicas: 1, callers: 2 });
+
+    const inSteadyState = many.calls.filter(({ atMs }) => atMs >= 1_000);
+    expect(inSteadyState.length / 400).toBeGreaterThanOrEqual(0.96);
+    expect(inSteadyState.length / 400).toBeLessThanOrEqual(1.01);
+    expect(countOf(many.calls, "cheap", 1_000) / 250).toBeGreaterThanOrEqual(0.97);
+    expect(countOf(few.calls, "paid")).toBe(0);
+  },
+);
+
 it("keeps each key at its member while that member is free soon enough", async () => {
   const members = { a: { rate: "50/s" }, b: { rate: "50/s" }, c: { rate: "50/s" } };
   const callOf = (caller: number) => ({ key: `key ${caller}` });
@@ -305,4 +322,49 @@ it("lets calls of different keys take turns in the line of the pool", async () =
   // Three callers of the light key, each of which waits for at most one turn of the other key.
   expect(light.length / 7).toBeGreaterThanOrEqual(10);
   expect(calls.length / 8).toBeGreaterThanOrEqual(30 * 0.97);
+});
+
+it.each([
+  ["one replica", 1, 1],
+  ["three replicas", 3, 1],
+  ["three replicas with many such calls", 3, 4],
+])(
+  "lets calls use other members while a large call waits for its only one, with %s",
+  async (_, replicas, large) => {
+    const cost = 40;
+    const { calls, errors, draws } = await run({
+      members: {
+        a: { rate: "50/s", burst: 2 },
+        b: { rate: "50/s", burst: 2 },
+        big: { rate: "50/s", burst: 50 },
+      },
+      options: { fair: false },
+      replicas,
+      callers: 20,
+      callOf: (caller) => (caller < large ? { cost } : {}),
+      forMs: 10_000,
+    });
+
+    expect(errors).toEqual([]);
+    const unitsOf = (member: string): number =>
+      calls
+        .filter((call) => call.member === member)
+        .reduce((sum, { caller }) => sum + (caller < large ? cost : 1), 0);
+    expect(unitsOf("a") / 500).toBeGreaterThanOrEqual(0.97);
+    expect(unitsOf("b") / 500).toBeGreaterThanOrEqual(0.97);
+    expect(unitsOf("big") / 500).toBeGreaterThanOrEqual(0.97);
+    // The large calls use most of the only member that allows them.
+    expect(calls.filter(({ caller }) => caller < large).length * cost).toBeGreaterThanOrEqual(250);
+    expect(draws).toBeLessThanOrEqual(calls.length);
+  },
+);
+
+it("lets calls use other members while calls that only one member may take wait for it", async () => {
+  const members = { a: { rate: "50/s" }, b: { rate: "2/s" } };
+  const callOf = (caller: number) => (caller < 5 ? { member: "b" } : {});
+  const { calls, errors } = await run({ members, replicas: 3, callers: 15, callOf, forMs: 10_000 });
+
+  expect(errors).toEqual([]);
+  expect(countOf(calls, "a") / 500).toBeGreaterThanOrEqual(0.97);
+  expect(countOf(calls, "b") / 20).toBeGreaterThanOrEqual(0.9);
 });

@@ -20,6 +20,8 @@ export interface PoolRun {
     readonly key?: string;
     readonly cost?: number | Readonly<Record<string, number>>;
     readonly priority?: Priority;
+    /** The only member that takes the call. Defaults to each. */
+    readonly member?: string;
   };
   /** Receives each call at a member: it may throw, or take some time. */
   readonly receive?: (call: ReceivedCall) => Promise<void> | void;
@@ -84,10 +86,11 @@ export async function runPool(
 
   async function callOn(replica: number, caller: number): Promise<void> {
     const { pool } = pools[replica]!;
-    const options = run.callOf?.(caller) ?? {};
+    const { member: only, ...options } = run.callOf?.(caller) ?? {};
+    const calledAt = only === undefined ? pool : pool.member(only);
     while (time.now() < endMs) {
       const sinceMs = time.now() - startMs;
-      const call = pool.throttled(async (value) => {
+      const call = calledAt.throttled(async (value) => {
         const member = String(value);
         const received = { member, atMs: time.now() - startMs, sinceMs, replica, caller };
         calls.push(received);

@@ -35,6 +35,37 @@ describe("sluice.metrics()", () => {
     expect(text).not.toMatch(/_ms\b/);
   });
 
+  it("counts the calls of each member of a pool, and why members were stopped", async () => {
+    const sluice = sluices.open();
+    const metrics = await sluice.metrics();
+    const rate = { rate: "1000/s" };
+    const pool = sluice.pool("gpt", {
+      members: { east: rate, west: rate, north: rate },
+      prefer: ["east", "west", "north"],
+    });
+    const failing = (facts: object) => () => {
+      throw Object.assign(new Error("failed"), facts);
+    };
+
+    await pool.tryDraw();
+    await pool.draw();
+    await rejectionOf(pool.member("east").run(failing({ status: 401 })));
+    const headers = { "retry-after": "60" };
+    await rejectionOf(pool.member("west").run(failing({ status: 429, headers })));
+    await rejectionOf(pool.member("north").run(failing({ code: "ECONNREFUSED" })));
+
+    const callsOf = async (member: string) =>
+      valueOf(await metrics.text(), "sluice_pool_calls_total", { bucket: "gpt", member });
+    const stopsOf = async (member: string, cause: string) =>
+      valueOf(await metrics.text(), "sluice_pool_stops_total", { bucket: "gpt", member, cause });
+    expect([await callsOf("east"), await callsOf("west"), await callsOf("north")]).toEqual([
+      3, 1, 1,
+    ]);
+    await expect.poll(() => stopsOf("east", "account")).toBe(1);
+    await expect.poll(() => stopsOf("west", "refusal")).toBe(1);
+    await expect.poll(() => stopsOf("north", "unreachable")).toBe(1);
+  });
+
   it("counts rejected calls by every reason, and returned slots", async () => {
     const sluice = sluices.open();
     const metrics = await sluice.metrics();

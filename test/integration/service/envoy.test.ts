@@ -48,6 +48,65 @@ describe("ShouldRateLimit", () => {
     expect((await envoy.ask({ ...request, descriptors: [BOB] })).overall_code).toBe("OK");
   });
 
+  it("lets pass what some member of a pool has room for, and names the member and the drain", async () => {
+    const sluice = sluices.open();
+    const daily = (count: number) => ({ limits: [fixedWindow(count, "1d")] });
+    const pool = sluice.pool("edge", {
+      members: { east: daily(1), west: daily(2) },
+      prefer: ["east", "west"],
+    });
+    const envoy = await start(sluice);
+    const request = { domain: "edge", descriptors: [ANN] };
+
+    const answers = [];
+    for (let each = 0; each < 4; each++) answers.push(await envoy.ask(request));
+    await pool.drainMember("east");
+    await pool.drainMember("west");
+    const drained = await envoy.ask(request);
+
+    const names = answers.map(({ statuses }) => statuses[0]!.current_limit!.name);
+    expect(answers.map(({ overall_code }) => overall_code)).toEqual([
+      "OK",
+      "OK",
+      "OK",
+      "OVER_LIMIT",
+    ]);
+    expect(names.slice(0, 3)).toEqual([
+      "1 each 1d (member east)",
+      "2 each 1d (member west)",
+      "2 each 1d (member west)",
+    ]);
+    expect(names[3]).toMatch(/\(member (?:east|west)\)$/);
+    expect(drained.overall_code).toBe("OVER_LIMIT");
+    expect(drained.statuses[0]!.limit_remaining).toBe(0);
+  });
+
+  it("gives the slots of a pool back if another descriptor is refused, and refuses leases by name", async () => {
+    const sluice = sluices.open();
+    const pool = sluice.pool("edge", { members: { east: { limits: [fixedWindow(9, "1d")] } } });
+    sluice.pool("leased", { members: { east: { concurrency: 1 } } });
+    sluice.bucket("full", { limits: [fixedWindow(1, "1d")] });
+    await sluice.bucket("full").draw();
+    const draw = ({ entries: [first] }: { entries: readonly { value: string }[] }) => ({
+      bucket: first!.value,
+    });
+    const envoy = await start(sluice, { draw });
+    const of = (...names: string[]) => ({
+      domain: "edge",
+      descriptors: names.map((name) => descriptor(["of", name])),
+    });
+
+    expect((await envoy.ask(of("edge", "full"))).overall_code).toBe("OVER_LIMIT");
+    const error = await rejectionOf(envoy.ask(of("leased")));
+
+    await waitUntil(
+      async () => (await pool.members())[0]!.limits[0]!.remaining === 9,
+      "the slot is given back",
+    );
+    expect((error as Error).message).toMatch(/limits how many calls run at once/);
+    expect((await sluice.bucket("leased").tryDraw()).allowed).toBe(true);
+  });
+
   it("returns a pace in the unit in which it is a whole number", async () => {
     const sluice = sluices.open();
     sluice.bucket("fast", { rate: "100/s" });

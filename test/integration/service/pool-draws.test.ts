@@ -1,3 +1,4 @@
+import { pino } from "pino";
 import { expect, it } from "vitest";
 import { fixedWindow, leakyBucket } from "sluice";
 import { services } from "../../support/server/service.ts";
@@ -56,6 +57,61 @@ it("a call in the handler of a job uses the member that it asks for, and pays th
   expect(left).toEqual([100, 70]);
 });
 
+it.each([
+  ["its pool does not have", "gpt", "did you mean west?"],
+  ["a plain bucket cannot have", "plain", "is no pool"],
+])("a server refuses a forward with a member that %s", async (_, bucket, remedy) => {
+  const sluice = sluices.open();
+  sluice.pool("gpt", { members: { east: { rate: "9/s" }, west: { rate: "9/s" } } });
+  sluice.bucket("plain", { rate: "9/s" });
+  const to = "http://127.0.0.1:9";
+
+  const forward = { one: { to, bucket, members: { wst: to } } };
+  await expect(servers.start(sluice, { forward })).rejects.toMatchObject({
+    code: "ERR_INVALID_OPTION",
+    option: "members",
+    value: "wst",
+    message: expect.stringContaining(remedy),
+  });
+});
+
+it("a server forwards to a pool that is given itself, and to a member that was added before", async () => {
+  const api = await apis.start(({ path }) => ({ body: path }));
+  const sluice = sluices.open();
+  const pool = sluice.pool("gpt", { members: { east: { rate: "9/s" } } });
+  await pool.addMember("north", { rate: "9/s" });
+  await pool.removeMember("east");
+  const members = { north: `${api.url}/north` };
+  const forward = { gpt: { to: "http://127.0.0.1:9", bucket: pool, members } };
+  const service = await servers.start(sluice, { forward });
+
+  expect((await service.get("/gpt/v1")).text).toBe("/north/v1");
+});
+
+it("a forward names what is wrong with its members when another process declares the bucket", async () => {
+  const prefix = sluices.prefix();
+  const other = sluices.open({ prefix });
+  await other.bucket("plain", { rate: "100/s" }).draw();
+  await other.pool("gpt", { members: { east: { rate: "100/s" } } }).draw();
+  const sluice = sluices.open({ prefix });
+  await expect.poll(() => sluice.find("plain")).toBeDefined();
+  await expect.poll(() => sluice.find("gpt")).toBeDefined();
+  const api = await apis.start(() => ({ body: "fine" }));
+  const lines: string[] = [];
+  const logger = pino({}, { write: (line: string) => void lines.push(line) });
+  const members = { eats: api.url };
+  const forward = { plain: { to: api.url, members }, gpt: { to: api.url, members } };
+  const service = await servers.start(sluice, { forward, logger });
+
+  const plain = await service.get("/plain/v1");
+  const pool = await service.get("/gpt/v1");
+
+  expect([plain.status, plain.json.code]).toEqual([409, "ERR_NOT_SUPPORTED"]);
+  expect(plain.json.detail).toMatch(/bucket "plain" is no pool/);
+  expect([pool.status, pool.text]).toEqual([200, "fine"]);
+  await expect.poll(() => lines.filter((line) => /did you mean east\?/.test(line))).toHaveLength(1);
+});
+
 it("a forward sends each request to the member of its slot, and the next try to another one", async () => {
   const seen: string[] = [];
   const start = (name: string) =>
@@ -88,4 +144,34 @@ it("a forward sends each request to the member of its slot, and the next try to 
 
   expect([status, text]).toEqual([200, "west"]);
   expect(seen).toEqual(["east /e/v1/chat Bearer E", "west /v1/chat Bearer W"]);
+});
+
+it("a forward takes out a member whose own credentials are refused, but not one that gets those of the client", async () => {
+  const api = await apis.start(({ headers }) => {
+    return { status: headers["authorization"] === "Bearer good" ? 200 : 401 };
+  });
+  const sluice = sluices.open();
+  const rate = { rate: "100/s" };
+  const own = { prefer: ["east", "west"], members: { east: rate, west: rate } };
+  const [keyed, open] = [sluice.pool("keyed", own), sluice.pool("open", own)];
+  const headersOf = (token: string) => ({ authorization: `Bearer ${token}` });
+  const members = {
+    east: { to: api.url, headers: headersOf("bad") },
+    west: { to: api.url, headers: headersOf("good") },
+  };
+  const to = "http://127.0.0.1:9";
+  const forward = {
+    keyed: { to, members },
+    open: { to, members: { east: api.url, west: api.url } },
+  };
+  const service = await servers.start(sluice, { forward });
+
+  const statuses = [];
+  for (let call = 0; call < 3; call++) statuses.push((await service.get("/keyed/v1")).status);
+  const refused = await service.get("/open/v1", headersOf("bad"));
+
+  expect(statuses).toEqual([401, 200, 200]);
+  expect((await keyed.members())[0]!.coolingForMs).toBeGreaterThan(50_000);
+  expect(refused.status).toBe(401);
+  expect((await open.members()).map(({ coolingForMs }) => coolingForMs)).toEqual([0, 0]);
 });

@@ -10,9 +10,13 @@ const processes = scriptProcesses();
 const apis = fakeApis();
 
 function serve(...args: string[]) {
+  return serveIn({}, ...args);
+}
+
+function serveIn(env: Readonly<Record<string, string>>, ...args: string[]) {
   return processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), "serve", "--port", "0", ...args],
-    env: { REDIS_URL: inject("redisUrl") },
+    env: { REDIS_URL: inject("redisUrl"), ...env },
     isBuilt: true,
   });
 }
@@ -54,4 +58,61 @@ it.each([
 
   expect(await server.ended).toBe(2);
   expect(server.stderr).not.toContain("user:pw");
+});
+
+it("sluice serve --forward-member sends requests to the members of a pool, with their headers", async () => {
+  const [east, west] = [await apis.start(() => ({})), await apis.start(() => ({}))];
+  await sluices
+    .open()
+    .pool("gpt.x", { members: { east: { rate: "9/s" }, west: { rate: "9/s" } } })
+    .draw();
+  const members = [
+    `gpt.x.east=${east.url}/e,api-key=EAST_KEY`,
+    `gpt.x.west=${west.url},api-key=WEST_KEY,x-of=WEST`,
+  ];
+  const keys = { EAST_KEY: "key-of-east", WEST_KEY: "key-of-west", WEST: "w" };
+  const args = ["--forward", "gpt.x=http://127.0.0.1:9", "--forward-member", ...members];
+  const server = serveIn(keys, "--insecure-local", ...args);
+  await waitUntil(() => /^http\S+$/m.test(server.stdout), "it says its URL");
+  const url = `${/^http\S+$/m.exec(server.stdout)![0]}/gpt.x/v1`;
+
+  const answers = [await ask(url), await ask(url)];
+
+  expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+  const seen = [...east.calls, ...west.calls].map(({ path, headers }) => [
+    path,
+    headers["api-key"],
+  ]);
+  expect(seen).toEqual([
+    ["/e/v1", "key-of-east"],
+    ["/v1", "key-of-west"],
+  ]);
+  expect(west.calls[0]!.headers["x-of"]).toBe("w");
+  expect(server.stdout + server.stderr).not.toMatch(/key-of/);
+});
+
+it.each([
+  ["gpt=https://x", "begin with the name of a --forward; there are gpt"],
+  ["gpt.east", "give the forward, the member and its URL"],
+  ["gpt.east=https://x,api-key=NO_SUCH", "set the environment variable NO_SUCH"],
+  ["gpt.east=ftp://x", "members"],
+])("sluice serve --forward-member %s is refused as wrong usage", async (member, remedy) => {
+  const server = serve(
+    "--insecure-local",
+    "--forward",
+    "gpt=https://x",
+    "--forward-member",
+    member,
+  );
+
+  expect(await server.ended).toBe(2);
+  expect(server.stderr).toContain(remedy);
+});
+
+it("sluice serve refuses --llm for a forward with members, whose limits it cannot set", async () => {
+  const forward = ["--forward", "gpt=https://x", "--forward-member", "gpt.east=https://x"];
+  const server = serve("--insecure-local", ...forward, "--llm", "gpt=openai,requests=500/min");
+
+  expect(await server.ended).toBe(2);
+  expect(server.stderr).toContain("the members of a pool need their own limits");
 });

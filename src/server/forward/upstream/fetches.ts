@@ -2,6 +2,7 @@ import type { Priority } from "../../../core/input/options.ts";
 import type { Key } from "../../../core/key-path.ts";
 import type { Bucket, OwnedBucket } from "../../../throttle/bucket.ts";
 import type { ThrottledFetch } from "../../../throttle/call-options.ts";
+import { watchAccounts } from "../../../throttle/wrap/account.ts";
 import { createFetch, type AddressRequest } from "../../../throttle/wrap/fetch.ts";
 import { sendExchange, type Exchange, type ExchangeInit } from "./exchange.ts";
 import type { UpstreamResponse } from "./response.ts";
@@ -11,6 +12,14 @@ interface How {
   readonly maxWaitMs: number | undefined;
   readonly priority: Priority | undefined;
   readonly tries: number;
+  /** The members of a pool that have their own credentials. */
+  readonly accounts: ReadonlySet<string>;
+}
+
+/** The `fetch` functions of one bucket, by their options. */
+interface Kept {
+  readonly fetch: ThrottledFetch;
+  readonly fetches: Map<string, ThrottledFetch>;
 }
 
 /** Sends each request when its bucket has a slot. */
@@ -27,7 +36,7 @@ export interface Fetches {
 const MOST_KEPT = 1_000;
 
 export function createFetches(): Fetches {
-  const made = new WeakMap<Bucket, Map<string, ThrottledFetch>>();
+  const made = new WeakMap<Bucket, WeakMap<How["accounts"], Kept>>();
   let isClosing = false;
 
   function sendNow(_url: unknown, init?: RequestInit): Promise<Response> {
@@ -55,17 +64,27 @@ export function createFetches(): Fetches {
     return (init as ExchangeInit).exchange.key;
   }
 
-  function fetchOf(bucket: Bucket, clientHeaders: How): ThrottledFetch {
-    const { maxWaitMs, priority, tries } = clientHeaders;
-    const kept = made.get(bucket) ?? new Map<string, ThrottledFetch>();
-    made.set(bucket, kept);
-    const name = `${maxWaitMs} ${priority} ${tries}`;
-    const found = kept.get(name);
+  function keptOf(bucket: Bucket, accounts: How["accounts"]): Kept {
+    const ofBucket = made.get(bucket) ?? new WeakMap<How["accounts"], Kept>();
+    made.set(bucket, ofBucket);
+    const found = ofBucket.get(accounts);
     if (found !== undefined) return found;
-    if (kept.size >= MOST_KEPT) kept.clear();
-    const ofBucket = createFetch(bucket as OwnedBucket, {}, addressAt);
+    // Without headers of its own, a member gets the credentials of the client, and these say nothing of its account.
+    const watched = watchAccounts(bucket as OwnedBucket, (member) => accounts.has(member));
+    const kept = { fetch: createFetch(watched, {}, addressAt), fetches: new Map() };
+    ofBucket.set(accounts, kept);
+    return kept;
+  }
+
+  function fetchOf(bucket: Bucket, { accounts, ...clientHeaders }: How): ThrottledFetch {
+    const { maxWaitMs, priority, tries } = clientHeaders;
+    const { fetch: ofBucket, fetches } = keptOf(bucket, accounts);
+    const name = `${maxWaitMs} ${priority} ${tries}`;
+    const found = fetches.get(name);
+    if (found !== undefined) return found;
+    if (fetches.size >= MOST_KEPT) fetches.clear();
     const fetch = ofBucket.with({ fetch: sendNow, key, maxWaitMs, priority, tries, retry });
-    kept.set(name, fetch);
+    fetches.set(name, fetch);
     return fetch;
   }
 

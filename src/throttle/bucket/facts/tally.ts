@@ -7,6 +7,7 @@ import {
   type SlotOutcome,
   type Traces,
 } from "../../../core/events/observer.ts";
+import type { SlowCause } from "../../../core/answer.ts";
 import type { Priority } from "../../../core/input/options.ts";
 import { formatLimit } from "../../../core/limits/registry.ts";
 import type { CrossedBudget } from "../../../core/store.ts";
@@ -26,6 +27,10 @@ export interface Tally {
   readonly traces: () => Traces | undefined;
   /** Counts a refusal by the downstream that causes a cooldown or a rate cut. */
   readonly cooled: () => void;
+  /** Counts calls that started at a member of a pool. */
+  readonly memberUsed: (member: string, calls: number) => void;
+  /** Counts that a member of a pool takes no calls for a time, or fewer. */
+  readonly memberStopped: (member: string, cause: SlowCause) => void;
   /** Counts the parts of budgets that calls of this process have reached. */
   readonly budgetReached: (crossed: readonly CrossedBudget[]) => void;
   /** Marks the bucket as active, because a caller waits. */
@@ -70,6 +75,8 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
       refused += 1;
       touch();
     },
+    memberUsed: (member, calls) => observed()?.usedOf(member).add(calls),
+    memberStopped: (member, cause) => observed()?.memberStopped(member, cause),
     budgetReached(crossed) {
       for (const { limit, part } of crossed) observed()?.budgetReached(formatLimit(limit), part);
     },
@@ -90,6 +97,7 @@ class BucketSeries {
   readonly #bucket: string;
   readonly #observer: Observer;
   readonly #waits: Partial<Record<Priority, Series>> = {};
+  readonly #used: Map<string, Series> = new Map();
 
   constructor(bucket: string, observer: Observer) {
     const slots = (outcome: SlotOutcome): Series =>
@@ -102,6 +110,18 @@ class BucketSeries {
     };
     this.#bucket = bucket;
     this.#observer = observer;
+  }
+
+  usedOf(member: string): Series {
+    const known = this.#used.get(member);
+    if (known !== undefined) return known;
+    const used = this.#observer.series("sluice_pool_calls_total", this.#bucket, member);
+    this.#used.set(member, used);
+    return used;
+  }
+
+  memberStopped(member: string, cause: SlowCause): void {
+    this.#observer.series("sluice_pool_stops_total", this.#bucket, member, cause).add(1);
   }
 
   budgetReached(budget: string, part: number): void {

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, expectTypeOf, it } from "vitest";
 import {
+  budget,
   createSluice,
   fixedWindow,
   leakyBucket,
@@ -17,8 +18,9 @@ afterEach(async () => {
   opened = [];
 });
 
-function open(): Sluice {
-  const log = (): void => {};
+type Log = (facts: object, text: string) => void;
+
+function open(log: Log = () => {}): Sluice {
   const sluice = createSluice({ redis: "memory", logger: { warn: log, error: log } });
   opened.push(sluice);
   return sluice;
@@ -26,8 +28,8 @@ function open(): Sluice {
 
 const FAST = "1000/s";
 
-function accounts(options: Partial<PoolOptions<{ readonly id: string }>> = {}) {
-  return open().pool("accounts", {
+function accounts(options: Partial<PoolOptions<{ readonly id: string }>> = {}, log?: Log) {
+  return open(log).pool("accounts", {
     members: {
       east: { rate: FAST, value: { id: "E" } },
       west: { rate: FAST, value: { id: "W" } },
@@ -166,6 +168,80 @@ describe("a pool", () => {
       ["east", true],
       ["west", false],
     ]);
+  });
+
+  it("logs the status of the response with which a member became unreachable", async () => {
+    const logged: string[] = [];
+    const pool = accounts({ prefer: ["east", "west"] }, (_facts, text) => logged.push(text));
+    const send = async (): Promise<Response> => new Response("", { status: 503 });
+
+    await pool.fetch.with({ fetch: send })("https://api.example.com/v1");
+
+    expect(logged[0]).toBe(
+      'Member "east" of pool "accounts" is unreachable after a failure (a response with status 503). The other members take its calls.',
+    );
+  });
+
+  const SPENT = {
+    error: { code: "insufficient_quota", message: "You exceeded your current quota" },
+  };
+
+  it.each([
+    ["invalid credentials", 401, {}],
+    ["an unpaid account", 402, {}],
+    ["an account without credit", 429, SPENT],
+  ])("lets the other members take the calls of one with %s", async (_what, status, body) => {
+    const logged: string[] = [];
+    const pool = accounts({ prefer: ["east", "west"] }, (_facts, text) => logged.push(text));
+    const seen: string[] = [];
+    const send = async (input: unknown, init?: RequestInit): Promise<Response> => {
+      const member = new Headers(init?.headers).get("x-member") ?? "";
+      seen.push(member);
+      return Response.json(body, { status: member === "east" ? status : 200 });
+    };
+    await pool.addMember("east", { rate: FAST, headers: { "x-member": "east" } });
+    await pool.addMember("west", { rate: FAST, headers: { "x-member": "west" } });
+    const fetch = pool.fetch.with({ fetch: send });
+
+    const first = await fetch("https://api.example.com/v1");
+    const later = [];
+    for (let call = 0; call < 3; call++) later.push((await fetch("https://x.example.com")).status);
+
+    expect(first.status).toBe(status);
+    expect(later).toEqual([200, 200, 200]);
+    expect(seen).toEqual(["east", "west", "west", "west"]);
+    expect((await pool.members())[0]!.coolingForMs).toBeGreaterThan(50_000);
+    expect(logged).toHaveLength(1);
+    expect(logged[0]).toMatch(/^The account of member "east" of pool "accounts" cannot be used/);
+  });
+
+  it("takes out a member whose client throws that its credentials are wrong", async () => {
+    const pool = accounts({ prefer: ["east", "west"] });
+    const call = pool.throttled(({ id }) => {
+      if (id === "E") throw Object.assign(new Error("Incorrect API key"), { status: 401 });
+      return id;
+    });
+
+    expect(await rejectionOf(call())).toMatchObject({ status: 401 });
+
+    expect(await Promise.all([call(), call()])).toEqual(["W", "W"]);
+  });
+
+  it("keeps the last member in, whatever its responses say about its account", async () => {
+    const pool = accounts();
+    await pool.drainMember("east");
+    const call = pool.throttled(() => {
+      throw Object.assign(new Error("Incorrect API key"), { status: 401 });
+    });
+
+    await Promise.all(Array.from({ length: 5 }, () => rejectionOf(call())));
+    await pool.undrainMember("east");
+    const errors = [];
+    for (let each = 0; each < 20; each++) errors.push(await rejectionOf(call()));
+
+    expect(errors.every((error) => (error as { status: number }).status === 401)).toBe(true);
+    const members = await pool.members();
+    expect(members.filter(({ coolingForMs }) => coolingForMs === 0)).toHaveLength(1);
   });
 
   it("sends the body of a request again at another member", async () => {
@@ -307,6 +383,116 @@ describe("a pool", () => {
     expect(await membersOf(pool, 6)).toEqual(new Set(["east", "west"]));
   });
 
+  it("says that all members are drained, and lets the calls that wait start when one is not any more", async () => {
+    const logged: string[] = [];
+    const pool = accounts({}, (_facts, text) => logged.push(text));
+    await pool.drainMember("east");
+    await pool.drainMember("west");
+    const waiting = pool.draw();
+
+    const tried = await pool.tryDraw();
+    const late = await rejectionOf(pool.draw({ maxWaitMs: 20 }));
+
+    const limitedBy = "a drain of all members";
+    expect(tried).toMatchObject({ allowed: false, remaining: 0, limitedBy });
+    expect(tried.limits.map(({ remaining }) => remaining)).toEqual([0]);
+    expect(late).toMatchObject({ code: "ERR_WAIT_TOO_LONG", limitedBy });
+    expect((await pool.status()).capPerSecond).toBe(0);
+    expect(logged).toEqual([expect.stringContaining("has no member that takes calls")]);
+    await pool.undrainMember("west");
+    expect((await waiting).member).toBe("west");
+  });
+
+  it("says what keeps a call from each member that could take it", async () => {
+    const members = { small: { rate: "10/s", burst: 2 }, big: { rate: "10/s", burst: 50 } };
+    const pool = open().pool("sizes", { members });
+    await pool.drainMember("big");
+
+    const large = await pool.tryDraw({ cost: 40 });
+    const ofBig = await pool.member("big").tryDraw();
+    const small = await pool.tryDraw({ cost: 2 });
+    await pool.configure({ members: { other: { rate: "10/s" }, small: null, big: null } });
+    const unknown = await pool.tryDraw();
+
+    expect(large.limitedBy).toBe("a drain of all members that allow its cost");
+    expect(ofBig.limitedBy).toBe("a drain (member big)");
+    expect(small.allowed).toBe(true);
+    expect(unknown.limitedBy).toBe("members that this process has not declared");
+  });
+
+  it("refuses a call when the budgets of all members are spent, and not before", async () => {
+    const usd = (amount: number) => ({
+      limits: [leakyBucket(FAST), budget({ unit: "usd", amount, per: "month" })],
+    });
+    const pool = open().pool("paid", { members: { a: usd(1), b: usd(2) }, prefer: ["a", "b"] });
+    const cost = { usd: 1 };
+
+    const members = [];
+    for (let call = 0; call < 3; call++) members.push((await pool.draw({ cost })).member);
+    const error = await rejectionOf(pool.draw({ cost }));
+    const tried = await pool.tryDraw({ cost });
+    const ofOne = await rejectionOf(pool.member("b").draw({ cost }));
+
+    expect(members).toEqual(["a", "b", "b"]);
+    expect(error).toMatchObject({ code: "ERR_BUDGET_SPENT", unit: "usd", spent: 1, amount: 1 });
+    expect((error as { limitedBy: string }).limitedBy).toBe("1/month usd (member a)");
+    expect(tried).toMatchObject({ allowed: false, remaining: 0 });
+    expect(ofOne).toMatchObject({ limitedBy: "2/month usd (member b)" });
+  });
+
+  it("lets calls wait for the budget of a member that says so", async () => {
+    const limits = [
+      leakyBucket(FAST),
+      budget({ unit: "usd", amount: 1, per: "month", onSpent: "wait" }),
+    ];
+    const pool = open().pool("paid", { members: { a: { limits } } });
+    const cost = { usd: 1 };
+    await pool.draw({ cost });
+    const waiting = pool.draw({ cost });
+
+    const late = await rejectionOf(pool.draw({ cost, maxWaitMs: 20 }));
+    await pool.grant({ usd: 1 }, { member: "a", reason: "demo day" });
+
+    expect(late).toMatchObject({ code: "ERR_WAIT_TOO_LONG", limitedBy: "1/month usd (member a)" });
+    expect((await waiting).member).toBe("a");
+  });
+
+  it("raises the budget of a member, shows it, and takes it back", async () => {
+    const limits = [leakyBucket(FAST), budget({ unit: "usd", amount: 1, per: "month" })];
+    const shared = [budget({ unit: "usd", amount: 9, per: "month" })];
+    const pool = open().pool("paid", { members: { a: { limits }, b: { limits } }, limits: shared });
+    const usdOf = async (member?: string) => {
+      const balances = await pool.budgets({ ...(member !== undefined && { member }) });
+      return balances.map((balance) => [balance.member, balance.amount, balance.granted]);
+    };
+
+    const granted = await pool.grant({ usd: 5 }, { member: "b", reason: "demo day" });
+    await pool.grant({ usd: 2 }, { reason: "for all" });
+
+    expect(granted).toMatchObject([{ member: "b", amount: 6, granted: 5 }]);
+    expect(await usdOf()).toEqual([[undefined, 11, 2]]);
+    expect(await usdOf("b")).toEqual([
+      [undefined, 11, 2],
+      ["b", 6, 5],
+    ]);
+    expect(await usdOf("a")).toEqual([
+      [undefined, 11, 2],
+      ["a", 1, 0],
+    ]);
+    await pool.draw({ cost: { usd: 6 } }); // only "b" has so much
+    await pool.undo();
+    await pool.undo();
+    expect((await usdOf("b"))[1]).toEqual(["b", 1, 0]);
+    const all = await pool.budgets({ all: true });
+    expect(all.map(({ member, spent }) => [member, spent])).toEqual([
+      [undefined, 6],
+      ["b", 6],
+    ]);
+    const wrong = await rejectionOf(pool.grant({ usd: 1 }, { member: "c", reason: "typo" }));
+    expect(wrong).toMatchObject({ code: "ERR_INVALID_OPTION", option: "member", value: "c" });
+    expect((wrong as Error).message).toContain('pool("paid").grant()');
+  });
+
   it("reports its members and their rate together in its status", async () => {
     const pool = accounts({ rate: "1500/s" });
     await pool.drainMember("west");
@@ -320,6 +506,61 @@ describe("a pool", () => {
     expect(members?.[0]?.limits.map(({ name }) => name)).toEqual(["1000/s (member east)"]);
     expect(capPerSecond).toBe(1_000);
     expect(policy).toBe("1500/s; members east 1000/s, west 1000/s (drained)");
+  });
+
+  it.each<[string, (pool: Pool<unknown>) => Promise<unknown>]>([
+    ["addMember", (pool) => pool.addMember("b", { rate: "0/s" })],
+    ["addMember", (pool) => pool.addMember("b", { rate: "1/s" }, { forMS: 5 } as never)],
+    ["drainMember", (pool) => pool.drainMember("b")],
+    ["drainMember", (pool) => pool.drainMember("a", { forMs: -1 })],
+    ["undrainMember", (pool) => pool.undrainMember(undefined as never)],
+    ["removeMember", (pool) => pool.removeMember("a")],
+    ["configure", (pool) => pool.configure({ prefer: ["b"] })],
+    ["member", async (pool) => pool.member("b")],
+  ])("names itself and the method %s in an error", async (method, change) => {
+    const error = await rejectionOf(change(open().pool("p", { members: { a: { rate: "1/s" } } })));
+
+    expect((error as Error).message).toMatch(new RegExp(`^pool\\("p"\\)\\.${method}\\(\\)`));
+  });
+
+  it("leaves no override behind when a member is drained and used again", async () => {
+    const pool = accounts();
+    await pool.draw();
+    await pool.drainMember("east");
+    const drained = await pool.status();
+
+    await pool.undrainMember("east");
+
+    expect(drained.source).toBe("override");
+    expect(await pool.status()).toMatchObject({
+      source: "code",
+      policy: expect.not.stringContaining("drained"),
+    });
+    await pool.configure({ rate: "500/s" });
+    await pool.drainMember("east");
+    await pool.undrainMember("east");
+    expect((await pool.status()).source).toBe("override"); // the rate still is one
+  });
+
+  it("uses a drained member that is added again, whatever its undefined options", async () => {
+    const pool = accounts();
+    await pool.drainMember("east");
+
+    await pool.addMember("east", { rate: FAST, drained: undefined, value: { id: "new" } });
+
+    expect((await pool.members()).map(({ drained }) => drained)).toEqual([false, false]);
+    expect(await pool.member("east").run(({ id }) => id)).toBe("new");
+  });
+
+  it("drains a member for a time", async () => {
+    const pool = accounts();
+    await pool.drainMember("east", { forMs: 60_000, by: "ada" });
+
+    const { setBy } = await pool.status();
+
+    expect(setBy).toMatchObject({ by: "ada" });
+    expect(setBy!.endsInMs).toBeGreaterThan(50_000);
+    expect(setBy!.endsInMs).toBeLessThanOrEqual(60_000);
   });
 
   it("changes nothing if an added member is in force already", async () => {
@@ -354,7 +595,22 @@ describe("a pool", () => {
     const error = await rejectionOf(pool.draw({ cost: { tokens: 10 } }));
 
     expect(member).toBe("b");
-    expect(error).toMatchObject({ code: "ERR_COST_TOO_LARGE" });
+    expect(error).toMatchObject({
+      code: "ERR_COST_TOO_LARGE",
+      cost: 10,
+      maxCost: 9,
+      limitedBy: "100/s with a burst of 9 tokens (member b)",
+    });
+  });
+
+  it("names the largest cost that a single member allows, if a call may use only that one", async () => {
+    const members = { small: { rate: "10/s", burst: 2 }, big: { rate: "10/s", burst: 50 } };
+    const pool = open().pool("sizes", { members });
+
+    const error = await rejectionOf(pool.member("small").draw({ cost: 60 }));
+
+    expect(error).toMatchObject({ code: "ERR_COST_TOO_LARGE", maxCost: 2 });
+    expect((error as { limitedBy: string }).limitedBy).toContain("(member small)");
   });
 
   it("refuses a call that cannot start in time, and says what delays it", async () => {
@@ -421,6 +677,31 @@ describe("the options of a pool", () => {
     expect(() => open().pool("p", options as never)).toThrow(
       expect.objectContaining({ code: "ERR_INVALID_OPTION", option }),
     );
+  });
+
+  it.each([
+    ["an own property", JSON.parse('{"__proto__":{"rate":"1/s"},"east":{"rate":"1/s"}}')],
+    ["a prototype", { __proto__: ONE, east: ONE }],
+  ])("refuse a member named __proto__ that is %s", async (_, members) => {
+    const wrong = { code: "ERR_INVALID_OPTION", option: "members", value: "__proto__" };
+    const pool = open().pool("p", { members: { east: ONE } });
+
+    expect(() => open().pool("p", { members })).toThrow(expect.objectContaining(wrong));
+    expect(await rejectionOf(pool.configure({ members }))).toMatchObject(wrong);
+    expect(await rejectionOf(pool.addMember("__proto__", ONE))).toMatchObject(wrong);
+  });
+
+  it("let a member have the name of a property that each object has", async () => {
+    const names = ["constructor", "toString", "hasOwnProperty"];
+    const members = Object.fromEntries(names.map((name) => [name, { rate: FAST, value: name }]));
+    const pool = open().pool("p", { members, prefer: names });
+
+    await pool.drainMember("constructor");
+    await pool.addMember("valueOf", { rate: FAST, value: "valueOf" });
+
+    expect((await pool.draw()).value).toBe("toString");
+    expect(await pool.member("valueOf").run((value) => value)).toBe("valueOf");
+    expect((await pool.members()).map(({ name }) => name)).toEqual([...names, "valueOf"]);
   });
 
   it("name the closest member", () => {

@@ -308,9 +308,10 @@ local function take_turns(serving, key, limits, names_at)
   number_requests(slot_requests)
 end
 
--- Goes on in the order of turns up to a call of this replica, and counts the calls of others that are ahead of it.
--- slack_us is how much longer a limit may be used before a call ahead is late. A limit that drains evenly needs no list of
--- the calls ahead: its room for an amount lies that far before or behind the time at which it has drained.
+-- Goes on in the order of turns up to a call of this replica. Counts the calls of others that are ahead of it.
+-- slack_us is how much longer a limit may be used before a call ahead is late.
+-- A limit that drains evenly needs no list of the calls ahead. Its room for an amount lies that far before or behind the
+-- time at which it has drained.
 local function pass_turns(serving, order, since_us)
   local fair, limits, numbers = serving.fair, serving.bucket.shared.limits, serving.fair.numbers
   local all, sums, since_at, opens_us = fair.ahead_at, fair.sums, fair.limit_count + 2, nil

@@ -102,7 +102,7 @@ const TRIP_SHARE = 1 / 8;
  * number. Otherwise the jobs of a key with many other calls would fill the worker while they wait for their turns.
  */
 const AHEAD_OF_KEY = 2;
-/** The most keys that one request leaves out, and how often keys without jobs are forgotten. */
+/** The most keys that one request names, and how often keys without jobs are forgotten. */
 const MOST_LEFT_OUT = 16;
 const FORGET_KEYS_MS = 1_000;
 /** A worker asks for more jobs only once it can ask for this share of the jobs that it fetches ahead. */

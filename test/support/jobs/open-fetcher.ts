@@ -81,7 +81,7 @@ export function takenJobs(...ids: readonly string[]): TakenJob[] {
 export function beginWaits(fetcher: Fetcher, count: number): () => Promise<unknown> {
   const ends: (() => void)[] = [];
   const waits = Array.from({ length: count }, () =>
-    fetcher.whileWaiting(new Promise<void>((resolve) => ends.push(resolve))),
+    fetcher.whileWaiting(undefined, new Promise<void>((resolve) => ends.push(resolve))),
   );
   return () => {
     ends.pop()!();
@@ -90,5 +90,5 @@ export function beginWaits(fetcher: Fetcher, count: number): () => Promise<unkno
 }
 
 export function startMany(fetcher: Fetcher, count: number): void {
-  for (let n = 0; n < count; n++) fetcher.start();
+  for (let n = 0; n < count; n++) fetcher.start(undefined);
 }

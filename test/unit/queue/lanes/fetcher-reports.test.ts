@@ -29,7 +29,7 @@ describe("the reports of a fetcher", () => {
     setup.fetcher.wake("acme");
     await pass(2);
     setup.fetcher.wake("acme");
-    setup.fetcher.start({ key: "probed", wentAtOnce: true });
+    setup.fetcher.start("probed", { key: "probed", wentAtOnce: true });
     setup.fetcher.missProbe("missed");
     await pass(10);
 
@@ -124,7 +124,7 @@ describe("a fetcher whose lanes cannot be reached", () => {
     };
 
     setup.fetcher.wake("*");
-    setup.fetcher.start({ key: "acme", wentAtOnce: false });
+    setup.fetcher.start("acme", { key: "acme", wentAtOnce: false });
     await pass(500);
     const before = setup.asked.length;
     await pass(1_000);

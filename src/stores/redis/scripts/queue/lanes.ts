@@ -109,7 +109,7 @@ type LaneUpdates = {
    */
   readonly ended: readonly string[];
   /** The first names of keys of which the worker takes no jobs now. */
-  readonly full: readonly string[];
+  readonly full?: readonly string[];
 };
 
 /** A pause of one key, or of the whole queue. */
@@ -240,7 +240,7 @@ export const laneScripts = {
       lockMs: int,
       /** The prefix of the locks' tokens. The job's number follows, from 1 on. */
       token: text,
-      updates: from(({ probes, woken, ended, full }: LaneUpdates) => {
+      updates: from(({ probes, woken, ended, full = [] }: LaneUpdates) => {
         const hasUpdates = probes.length + woken.length + ended.length + full.length > 0;
         return hasUpdates ? JSON.stringify({ probes, woken, ended, full }) : "";
       }),

@@ -98,10 +98,10 @@ const MOST_AHEAD_MS = 1_000;
 /** The weight of the latest round trip in the moving average. */
 const TRIP_SHARE = 1 / 8;
 /**
- * A worker takes no job of a key of which this many jobs wait here: twice as many as it starts ahead, and at least this
- * number. Otherwise the jobs of a key with many other calls would fill the worker while they wait for their turns.
+ * A worker takes no job of a key of which it starts fewer ahead than wait here, by more than this number. Otherwise the
+ * jobs of a key with many other calls would fill the worker while they wait for their turns.
  */
-const AHEAD_OF_KEY = 2;
+const MORE_OF_KEY = 2;
 /** The most keys that one request names, and how often keys without jobs are forgotten. */
 const MOST_LEFT_OUT = 16;
 const FORGET_KEYS_MS = 1_000;
@@ -180,11 +180,11 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     if (doForget) forgotKeysAtMs = nowMs;
     const found: string[] = [];
     for (const [name, load] of loads) {
-      if (load.waiting < AHEAD_OF_KEY && !doForget) continue;
+      if (load.waiting < MORE_OF_KEY && !doForget) continue;
       const recent = load.started.count(nowMs);
       if (load.waiting + recent === 0) loads.delete(name);
-      const ahead = Math.max(1, least, Math.ceil((recent * aheadMs()) / SPEED_MS));
-      if (load.waiting >= AHEAD_OF_KEY * ahead && found.length < MOST_LEFT_OUT) found.push(name);
+      const ahead = Math.max(least - 1, Math.ceil((recent * aheadMs()) / SPEED_MS));
+      if (load.waiting >= ahead + MORE_OF_KEY && found.length < MOST_LEFT_OUT) found.push(name);
     }
     return found;
   }

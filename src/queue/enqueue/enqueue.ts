@@ -12,6 +12,7 @@ import {
   type LaneOrder,
   type OrderedJobOptions,
 } from "../options.ts";
+import type { StoredRowsPage } from "../../stores/redis/queue/store.ts";
 import { checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
 import { createStoring, type JobToStore, type StoringParts } from "./storing.ts";
@@ -51,6 +52,52 @@ interface Taken<Data> {
   readonly options: OrderedJobOptions;
 }
 
+/** A job that an outbox has stored as a row of a database. */
+export interface OutboxRow {
+  readonly id: string;
+  /** The job's data, as JSON. */
+  readonly json: string;
+  readonly options: unknown;
+}
+
+/** The access of an outbox to the queue. */
+export interface OutboxRows {
+  /**
+   * Checks a job without Redis. Returns the data and options to write into a row. Rejects as `enqueue` does, but does
+   * not check whether the bucket can ever allow the cost.
+   */
+  take(
+    where: string,
+    data: unknown,
+    options: unknown,
+  ): Promise<{ readonly json: string; readonly options: JobOptionsRead }>;
+  /** Checks the job of a row as `enqueue` does. Its JSON stays as it is. */
+  check(row: OutboxRow): Promise<JobToStore<unknown>>;
+  /** Stores checked jobs in order, each row only once. Redis stores nothing after `untilMs`, on its own clock. */
+  store(
+    jobs: readonly JobToStore<unknown>[],
+    outbox: { readonly id: string; readonly untilMs: number },
+  ): Promise<void>;
+  /** A lower bound of the time of Redis, in ms since 1970. */
+  nowMs(): Promise<number>;
+  /** Lists rows that were stored before `beforeMs`, the oldest first. */
+  stored(page: StoredRowsPage): Promise<readonly string[]>;
+  /** Forgets that rows of an outbox were stored. */
+  forget(outbox: string, rows: readonly string[]): Promise<void>;
+}
+
+const outboxRows = new WeakMap<object, OutboxRows>();
+
+/** Registers the access for an outbox, so that `outboxRowsOf` can return it. */
+export function keepOutboxRows(queue: object, rows: OutboxRows): void {
+  outboxRows.set(queue, rows);
+}
+
+/** Returns the access of an outbox to this queue. Undefined if the value is not a queue. */
+export function outboxRowsOf(queue: unknown): OutboxRows | undefined {
+  return typeof queue === "object" && queue !== null ? outboxRows.get(queue) : undefined;
+}
+
 export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
   /**
    * Returns what happens to a job's key after a dead letter, or undefined if the key is not ordered. Rejects a job
@@ -63,8 +110,9 @@ export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
 
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
-): Enqueuing<Data, Result, Input> {
-  const { bucket, weightsOf, orderOf, checkCost } = parts;
+): { readonly enqueuing: Enqueuing<Data, Result, Input>; readonly rows: OutboxRows } {
+  const { name: queue, bucket, connection, weightsOf, orderOf, checkCost } = parts;
+  const { access } = parts.jobs;
   const storing = createStoring<Data, Result>(parts);
 
   function readOptions(where: string, given: unknown): OrderedJobOptions {
@@ -150,7 +198,40 @@ export function createEnqueuing<Data, Result, Input>(
     });
   }
 
-  return {
+  const rows: OutboxRows = {
+    async take(where, data, given) {
+      const { delayMs, ordered: _ordered, ...options } = readOptions(where, given);
+      if (isRecurring(options)) {
+        const option = options.cron === undefined ? "every" : "cron";
+        const remedy = "give recurring jobs to enqueue() of the queue";
+        throw new InvalidOptionError({ where, option, value: options[option], remedy });
+      }
+      const { json } = await takeOne(where, data as Input);
+      // The delay begins now, and not when the row is moved to Redis.
+      const due = delayMs === undefined ? undefined : { at: Date.now() + delayMs };
+      return { json, options: { ...options, ...due } };
+    },
+    async check({ id, json, options: given }) {
+      const where = "the outbox";
+      let options = readOptions(where, given);
+      const { value } = await takeData<Data>(where, JSON.parse(json), parts);
+      if (lacksCost(options)) options = await withCost(where, value, options);
+      await checkDrawable(where, options);
+      return { json, value, options: { ...options, id: options.id ?? id }, row: id };
+    },
+    async store(jobs, outbox) {
+      await storing.storeMany(jobs as readonly JobToStore<Data>[], outbox);
+    },
+    async nowMs() {
+      await access.open();
+      await access.clock.ready();
+      return access.clock.earliestMs();
+    },
+    stored: (page) => access.ask(() => connection.rowsStored({ queue, ...page })),
+    forget: (outbox, ids) => access.ask(() => connection.forgetRows({ queue, outbox, rows: ids })),
+  };
+
+  const enqueuing: Enqueuing<Data, Result, Input> = {
     // Reads the data and options before the first `await`, because the caller may reuse these objects.
     async enqueue(data, options) {
       const where = "enqueue()";
@@ -188,6 +269,7 @@ export function createEnqueuing<Data, Result, Input>(
       return storing.storeMany(entries);
     },
   };
+  return { enqueuing, rows };
 }
 
 /** Advice in error messages for callers that pass arguments in BullMQ's form. */

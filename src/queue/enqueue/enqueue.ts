@@ -2,6 +2,7 @@ import type { Cost } from "../../throttle/costs.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { costOfJob } from "../../throttle/wrap/call-defaults.ts";
+import { decodeKey } from "../../core/key-path.ts";
 import { likelyOptions } from "../../core/input/options.ts";
 import {
   ENQUEUE_OPTION_NAMES,
@@ -70,7 +71,7 @@ export interface OutboxRows {
     where: string,
     data: unknown,
     options: unknown,
-  ): Promise<{ readonly json: string; readonly options: JobOptionsRead }>;
+  ): Promise<{ readonly json: string; readonly options: EnqueueOptions }>;
   /** Checks the job of a row as `enqueue` does. Its JSON stays as it is. */
   check(row: OutboxRow): Promise<JobToStore<unknown>>;
   /** Stores checked jobs in order, each row only once. Redis stores nothing after `untilMs`, on its own clock. */
@@ -200,7 +201,7 @@ export function createEnqueuing<Data, Result, Input>(
 
   const rows: OutboxRows = {
     async take(where, data, given) {
-      const { delayMs, ordered: _ordered, ...options } = readOptions(where, given);
+      const { delayMs, key: encoded, ordered: _ordered, ...options } = readOptions(where, given);
       if (isRecurring(options)) {
         const option = options.cron === undefined ? "every" : "cron";
         const remedy = "give recurring jobs to enqueue() of the queue";
@@ -209,7 +210,8 @@ export function createEnqueuing<Data, Result, Input>(
       const { json } = await takeOne(where, data as Input);
       // The delay begins now, and not when the row is moved to Redis.
       const due = delayMs === undefined ? undefined : { at: Date.now() + delayMs };
-      return { json, options: { ...options, ...due } };
+      const key = encoded === undefined ? undefined : decodeKey(encoded);
+      return { json, options: { ...options, ...due, key } as EnqueueOptions };
     },
     async check({ id, json, options: given }) {
       const where = "the outbox";

@@ -65,7 +65,7 @@ const IDENTIFIER = z.string({ error: "give a name" }).regex(/^[a-z_][a-z0-9_]{0,
   error: 'give up to 48 lower-case letters, digits and "_", without a digit at the beginning',
 });
 const OUTBOX = z.strictObject({
-  sluice: z.unknown(),
+  sluice: z.unknown().optional(),
   queues: z.array(z.unknown(), { error: "give an array of queues" }).optional(),
   webhooks: z.unknown().optional(),
   database: z.unknown().optional(),

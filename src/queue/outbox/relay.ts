@@ -4,7 +4,8 @@ import { reasonOf } from "../../core/describe.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Connections, PgClient } from "./database.ts";
 import { createBatches, type BatchParts } from "./batch.ts";
-import { channelOf, SHARDS, sqlName } from "./table.ts";
+import { sweep } from "./sweep.ts";
+import { channelOf, SHARDS } from "./table.ts";
 
 /** Moves rows until it is closed. */
 export interface Relay {
@@ -27,7 +28,6 @@ const HALVES = [
 /** How long the relay waits after an error of the database or of Redis. */
 const TROUBLE_WAIT_MS = 1_000;
 const SWEEP_EVERY_MS = 10_000;
-const SWEPT_AT_ONCE = 1_000;
 
 export function startRelay(parts: RelayParts): Relay {
   const { connections, options, readId } = parts;
@@ -64,7 +64,7 @@ export function startRelay(parts: RelayParts): Relay {
           hasMore ||= moved > 0 || isFull;
         }
         if (performance.now() - sweptAtMs > SWEEP_EVERY_MS) {
-          await sweep(parts, outbox, ended.signal);
+          await sweep({ ...parts, ...options, outbox }, ended.signal);
           sweptAtMs = performance.now();
         }
         lastTrouble = undefined;
@@ -119,32 +119,6 @@ async function listenOn(
   // Rows may have been committed before the connection listened.
   ring();
   await isLost;
-}
-
-/**
- * Lets Redis forget rows that were moved `rememberMs` ago or earlier, and that the database no longer has. Rows that it
- * still has were stored by a relay that ended before it deleted them.
- */
-async function sweep(
-  { queues, connections, name, options }: RelayParts,
-  outbox: string,
-  ended: AbortSignal,
-): Promise<void> {
-  for (const queue of queues.values()) {
-    const beforeMs = (await queue.nowMs()) - options.rememberMs;
-    for (let offset = 0; !ended.aborted;) {
-      const ids = await queue.stored({ outbox, beforeMs, offset, limit: SWEPT_AT_ONCE });
-      if (ids.length === 0) break;
-      const found = await connections.query(
-        `SELECT id::text FROM ${sqlName(name)} WHERE id = ANY($1::uuid[])`,
-        [ids],
-      );
-      const waiting = new Set(found.map(({ id }) => id));
-      const gone = ids.filter((id) => !waiting.has(id));
-      if (gone.length > 0) await queue.forget(outbox, gone);
-      offset += waiting.size;
-    }
-  }
 }
 
 /** Wakes the relay when rows are committed. */

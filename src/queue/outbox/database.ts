@@ -35,8 +35,8 @@ export interface Connections {
   close(): Promise<void>;
 }
 
-/** Enough for a relay with its two connections, and for `status` and `retry`. */
-const CONNECTIONS = 4;
+/** Enough for a relay with its three connections, and for `status` and `retry`. */
+const CONNECTIONS = 5;
 
 /** Opens no connection yet. A pool of the application stays open when the outbox closes. */
 export function createConnections(where: string, database: Database | undefined): Connections {
@@ -50,7 +50,15 @@ export function createConnections(where: string, database: Database | undefined)
     }
     if (typeof database !== "string") return database;
     const { Pool } = await load(where);
-    const pool = new Pool({ connectionString: database, max: CONNECTIONS });
+    const pool = new Pool({
+      connectionString: database,
+      max: CONNECTIONS,
+      application_name: "sluice outbox",
+      keepAlive: true,
+      connectionTimeoutMillis: 10_000,
+      // Without a limit, a relay would wait without end for a server that is unreachable.
+      query_timeout: 60_000,
+    });
     // An idle connection has ended. The next query opens another one.
     pool.on("error", () => undefined);
     own = pool;

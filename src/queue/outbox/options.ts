@@ -18,7 +18,7 @@ export interface OutboxOptions<Sluice, Webhooks> {
   readonly webhooks?: Webhooks | undefined;
   /**
    * The database for relays and for `migrate`, `status` and `retry`: a `postgres://` URL, or a `Pool` of `pg`. A relay
-   * uses two connections. A URL needs the package `pg`. A process that only enqueues needs no database here, because
+   * uses three connections. A URL needs the package `pg`. A process that only enqueues needs no database here, because
    * it writes in its own transactions.
    */
   readonly database?: Database | undefined;

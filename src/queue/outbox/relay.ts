@@ -1,6 +1,7 @@
 /** A relay moves committed rows from the database to Redis. */
 import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
+import { LONGEST_MS } from "../../core/input/options.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Connections, PgClient } from "./database.ts";
 import { createBatches, type BatchParts } from "./batch.ts";
@@ -20,7 +21,10 @@ export interface RelayParts extends Omit<BatchParts, "outbox"> {
   readonly readId: () => Promise<string>;
 }
 
-/** A relay takes half of the shards at a time, so that a second relay can take the other half. */
+/**
+ * A relay moves two batches at a time, each of half of the shards. While Redis stores one batch, Postgres reads the
+ * other. A second relay takes the half that is free.
+ */
 const HALVES = [
   Array.from({ length: SHARDS / 2 }, (_, at) => at),
   Array.from({ length: SHARDS / 2 }, (_, at) => SHARDS / 2 + at),
@@ -33,42 +37,50 @@ export function startRelay(parts: RelayParts): Relay {
   const { connections, options, readId } = parts;
   const logger = sampled(parts.logger, () => performance.now());
   const ended = new AbortController();
-  const alarm = createAlarm(ended.signal);
-  let lastTrouble: string | undefined;
+  const alarms: { ring(): void }[] = [];
 
-  /** Logs a problem once, until the relay works again. */
-  function note(error: unknown): void {
-    const reason = reasonOf(error);
-    if (reason === lastTrouble) return;
-    lastTrouble = reason;
-    parts.logger.error({ reason }, `The outbox relay tries again after an error: ${reason}`);
+  /** Returns a function that logs a problem once, until the problem is over or another one occurs. */
+  function createNote(): (problem: unknown) => void {
+    let last: string | undefined;
+    return (problem) => {
+      const reason = problem === undefined ? undefined : reasonOf(problem);
+      if (reason !== undefined && reason !== last) {
+        parts.logger.error({ reason }, `The outbox relay tries again after an error: ${reason}`);
+      }
+      last = reason;
+    };
   }
 
   async function sleep(ms: number): Promise<void> {
     await pause(ms, undefined, { signal: ended.signal }).catch(() => undefined);
   }
 
-  async function run(): Promise<void> {
-    let moveBatch: ReturnType<typeof createBatches> | undefined;
-    let outbox = "";
-    let sweptAtMs = performance.now();
+  /** Reads the id of the outbox until the database replies. Both loops share the result. */
+  async function readOutbox(): Promise<string> {
+    const note = createNote();
+    while (!ended.signal.aborted) {
+      try {
+        return await readId();
+      } catch (error) {
+        note(error);
+        await sleep(TROUBLE_WAIT_MS);
+      }
+    }
+    return "";
+  }
+
+  async function run(outboxRead: Promise<string>, shards: readonly number[]): Promise<void> {
+    const outbox = await outboxRead;
+    const moveBatch = createBatches({ ...parts, outbox, logger });
+    const note = createNote();
+    const alarm = createAlarm(ended.signal);
+    alarms.push(alarm);
     while (!ended.signal.aborted) {
       alarm.reset();
       try {
-        outbox ||= await readId();
-        moveBatch ??= createBatches({ ...parts, outbox, logger });
-        let hasMore = false;
-        for (const shards of HALVES) {
-          if (ended.signal.aborted) break;
-          const { moved, isFull } = await moveBatch(shards);
-          hasMore ||= moved > 0 || isFull;
-        }
-        if (performance.now() - sweptAtMs > SWEEP_EVERY_MS) {
-          await sweep({ ...parts, ...options, outbox }, ended.signal);
-          sweptAtMs = performance.now();
-        }
-        lastTrouble = undefined;
-        if (!hasMore) await alarm.wait(options.pollMs);
+        const { moved, isFull } = await moveBatch(shards);
+        note(undefined);
+        if (moved === 0 && !isFull) await alarm.wait(options.pollMs);
       } catch (error) {
         note(error);
         await sleep(TROUBLE_WAIT_MS);
@@ -76,13 +88,27 @@ export function startRelay(parts: RelayParts): Relay {
     }
   }
 
+  async function sweepAlways(outboxRead: Promise<string>): Promise<void> {
+    const outbox = await outboxRead;
+    const note = createNote();
+    while (!ended.signal.aborted) {
+      await sleep(SWEEP_EVERY_MS);
+      await sweep({ ...parts, ...options, outbox }, ended.signal).then(note, note);
+    }
+  }
+
+  function ring(): void {
+    for (const alarm of alarms) alarm.ring();
+  }
+
   /** Listens for notifications. While this fails, the relay finds rows by polling. */
   async function listen(): Promise<void> {
+    const note = createNote();
     while (!ended.signal.aborted) {
       let client: PgClient | undefined;
       try {
         client = await connections.connect();
-        await listenOn(client, parts, () => alarm.ring(), ended.signal);
+        await listenOn(client, parts, ring, ended.signal);
       } catch (error) {
         note(error);
       } finally {
@@ -93,7 +119,9 @@ export function startRelay(parts: RelayParts): Relay {
     }
   }
 
-  const running = Promise.all([run(), listen()]);
+  const outboxRead = readOutbox();
+  const moving = HALVES.map((shards) => run(outboxRead, shards));
+  const running = Promise.all([...moving, sweepAlways(outboxRead), listen()]);
   return {
     async close() {
       ended.abort();
@@ -109,16 +137,16 @@ async function listenOn(
   ring: () => void,
   ended: AbortSignal,
 ): Promise<void> {
-  const isLost = new Promise<void>((resolve) => {
-    client.on("error", () => resolve());
-    client.on("end", () => resolve());
-    ended.addEventListener("abort", () => resolve(), { once: true });
-  });
+  const isOver = new AbortController();
+  const end = (): void => isOver.abort();
+  client.on("error", end);
+  client.on("end", end);
   client.on("notification", ring);
   await client.query(`LISTEN ${channelOf(name)}`);
   // Rows may have been committed before the connection listened.
   ring();
-  await isLost;
+  const signal = AbortSignal.any([isOver.signal, ended]);
+  await pause(LONGEST_MS, undefined, { signal }).catch(() => undefined);
 }
 
 /** Wakes the relay when rows are committed. */

@@ -45,7 +45,7 @@ it("stores no second job if a relay ends after the first one ran, and before the
 
   await opened.untilEmpty();
   await second.close();
-  expect(first.toSorted()).toEqual([1, 2]);
+  expect(new Set(first)).toEqual(new Set([1, 2]));
   expect(during).toMatchObject({ waiting: 2, failed: 0, rejected: [] });
   expect(await jobs.counts()).toEqual({ waiting: 0, active: 0, delayed: 0, done: 0, failed: 0 });
 });

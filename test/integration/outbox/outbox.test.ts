@@ -325,7 +325,7 @@ describe("a transaction", () => {
     await untilEmpty();
     expect(await dataOf(jobs)).toEqual([1, 2, 3, 4]);
     const named = await jobs.jobs({ name: text });
-    expect(named.jobs.map(({ data }) => data).sort()).toEqual([2, 3]);
+    expect(new Set(named.jobs.map(({ data }) => data))).toEqual(new Set([2, 3]));
   });
 
   it("keeps text that Postgres treats specially", async () => {
@@ -511,7 +511,7 @@ describe("bad input", () => {
       others,
       run: async (...sent: unknown[]) => written.push(sent),
     };
-    const parameters = given.map((each) => named[String(each)] ?? each);
+    const parameters = given.map((each) => (typeof each === "string" ? named[each] : each));
 
     await expect(outbox.enqueue(...(parameters as [never, never, never]))).rejects.toMatchObject({
       code: "ERR_INVALID_OPTION",

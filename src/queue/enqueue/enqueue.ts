@@ -54,7 +54,7 @@ interface Taken<Data> {
 }
 
 /** A job that an outbox has stored as a row of a database. */
-export interface OutboxRow {
+interface OutboxRow {
   readonly id: string;
   /** The job's data, as JSON. */
   readonly json: string;

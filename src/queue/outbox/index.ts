@@ -41,9 +41,9 @@ export interface Outbox {
    * the queue exactly once. If it rolls back, there is no job. Jobs with a key are stored in the order of the commits.
    * Needs no Redis. `delayMs` begins now.
    *
-   * @throws {@link InvalidOptionError} when the transaction cannot run SQL, the outbox does not have the queue, an
-   * option can never work, the job is recurring, or the data is not JSON, too large, or rejected by the queue's schema.
-   * Rejects with the error of the database if it did not write the row.
+   * @throws {@link InvalidOptionError} when the transaction cannot run SQL, or the outbox does not have the queue. Also
+   * when an option can never work, the job is recurring, or the queue rejects the data. Rejects with the error of the
+   * database if the row was not written.
    */
   enqueue<Data, Result, Input>(
     transaction: OutboxTransaction,
@@ -185,6 +185,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
         connections,
         options,
         logger,
+        notify,
         readId: async () => (await state.readMark(of)).id,
       });
       const relay: Relay = {

@@ -5,7 +5,7 @@ import { outboxRowsOf } from "../enqueue/enqueue.ts";
 import type { Database } from "./database.ts";
 
 /** Any queue, whatever its jobs are. */
-export interface AnyQueue {
+interface AnyQueue {
   readonly name: string;
 }
 
@@ -18,8 +18,8 @@ export interface OutboxOptions<Sluice, Webhooks> {
   readonly webhooks?: Webhooks | undefined;
   /**
    * The database for relays and for `migrate`, `status` and `retry`: a `postgres://` URL, or a `Pool` of `pg`. A relay
-   * uses three connections. A URL needs the package `pg`. A process that only enqueues needs no database here, because
-   * it writes in its own transactions.
+   * uses three connections. A URL needs the package `pg`. A process that only enqueues needs no database here: it writes
+   * in its own transactions. Defaults to none.
    */
   readonly database?: Database | undefined;
   /** The schema of the table: lower-case letters, digits and `_`. Defaults to `"public"`. */

@@ -17,6 +17,8 @@ export interface Relay {
 export interface RelayParts extends Omit<BatchParts, "outbox"> {
   readonly connections: Connections;
   readonly logger: Logger;
+  /** Whether producers notify relays. */
+  readonly notify: boolean;
   /** Reads the id of the outbox from the database. */
   readonly readId: () => Promise<string>;
 }
@@ -104,7 +106,7 @@ export function startRelay(parts: RelayParts): Relay {
   /** Listens for notifications. While this fails, the relay finds rows by polling. */
   async function listen(): Promise<void> {
     const note = createNote();
-    while (!ended.signal.aborted) {
+    while (parts.notify && !ended.signal.aborted) {
       let client: PgClient | undefined;
       try {
         client = await connections.connect();

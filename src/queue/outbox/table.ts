@@ -101,7 +101,7 @@ BEGIN
       DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.order_key IS NOT NULL)
       EXECUTE FUNCTION ${stamp}();
   END IF;
-  -- The id tells outboxes apart that fill the same queue.
+  -- The id distinguishes outboxes that fill the same queue.
   IF obj_description('${full}'::regclass, 'pg_class') IS NULL THEN
     EXECUTE format('COMMENT ON TABLE ${full} IS %L',
       'sluice outbox, version ${TABLE_VERSION}, id ' || gen_random_uuid());

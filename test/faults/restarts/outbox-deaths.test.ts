@@ -52,6 +52,7 @@ it("each committed job is stored exactly once, when relays, workers and Redis ar
   });
 
   reportFigures("relays of an outbox, workers and Redis are killed", {
+    lost: figures.lost,
     again: runsAgain,
     jobs: JOBS,
     kills: DEATHS,

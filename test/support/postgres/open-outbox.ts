@@ -8,7 +8,7 @@ import type { RealSluices } from "../setup/real-sluice.ts";
 import { waitUntil } from "../async/wait-until.ts";
 
 type Options = Partial<Omit<OutboxOptions, "sluice" | "queues">> & {
-  readonly queue?: Omit<QueueOptions, "bucket">;
+  readonly queue?: Omit<QueueOptions<number, number>, "bucket">;
 };
 
 export interface OpenedOutbox {

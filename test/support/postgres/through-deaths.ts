@@ -6,11 +6,23 @@ import { createOutbox } from "sluice/outbox";
 const KEYS = 40;
 const ROWS_PER_TRANSACTION = 10;
 const PRODUCERS = 4;
+/** How many jobs are committed ahead of those that have run. So relays have rows to move at each death. */
+const AHEAD = 200;
 /** One of so many transactions is rolled back. */
 const ROLLED_BACK = 10;
 /** The bytes of a line of outbox-worker.ts. */
 const LINE_BYTES = 34;
 const QUIET = { warn: () => undefined, error: () => undefined };
+
+/**
+ * Postgres deletes slowly here, as on a slow disk. So a relay that is killed has most likely stored jobs whose rows it
+ * has not deleted yet, and workers run these jobs before the next relay finds the rows.
+ */
+const SLOW_DELETES = `
+  CREATE FUNCTION delete_slowly() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END $$;
+  CREATE TRIGGER delete_slowly BEFORE DELETE ON sluice_outbox
+    FOR EACH STATEMENT EXECUTE FUNCTION delete_slowly()`;
 
 /** What is broken, and when. */
 export interface DeathsPlan {
@@ -52,6 +64,10 @@ export async function enqueueThroughDeaths(plan: DeathsPlan): Promise<DeathsFigu
   const outbox = createOutbox({ sluice, queues: [orders], database: databaseUrl });
   await outbox.migrate();
   const pool = new Pool({ connectionString: databaseUrl, max: PRODUCERS });
+  await pool.query(SLOW_DELETES);
+
+  const linesWritten = async (): Promise<number> =>
+    Math.floor((await stat(file).catch(() => ({ size: 0 }))).size / LINE_BYTES);
 
   const relays = [plan.startRelay(), plan.startRelay()];
   const workers = [plan.startWorker(), plan.startWorker()];
@@ -61,6 +77,7 @@ export async function enqueueThroughDeaths(plan: DeathsPlan): Promise<DeathsFigu
     while (next < jobs) {
       const first = next;
       next += ROWS_PER_TRANSACTION;
+      await waitUntil(async () => first - (await linesWritten()) < AHEAD, "earlier jobs have run");
       if ((first / ROWS_PER_TRANSACTION) % ROLLED_BACK === 0) {
         await client.query("BEGIN");
         await outbox.enqueue(client, orders, -1 - first, { key: "rolled back" });
@@ -78,8 +95,6 @@ export async function enqueueThroughDeaths(plan: DeathsPlan): Promise<DeathsFigu
   };
   const producing = Promise.all(Array.from({ length: PRODUCERS }, produce));
 
-  const linesWritten = async (): Promise<number> =>
-    Math.floor((await stat(file).catch(() => ({ size: 0 }))).size / LINE_BYTES);
   for (let death = 1; death <= deaths; death++) {
     const reached = Math.floor((jobs * death) / (deaths + 1));
     await waitUntil(async () => (await linesWritten()) >= reached, `${reached} jobs have run`);

@@ -202,11 +202,7 @@ export function createEnqueuing<Data, Result, Input>(
   const rows: OutboxRows = {
     async take(where, data, given) {
       const { delayMs, key: encoded, ordered: _ordered, ...options } = readOptions(where, given);
-      if (isRecurring(options)) {
-        const option = options.cron === undefined ? "every" : "cron";
-        const remedy = "give recurring jobs to enqueue() of the queue";
-        throw new InvalidOptionError({ where, option, value: options[option], remedy });
-      }
+      assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
       const { json } = await takeOne(where, data as Input);
       // The delay begins now, and not when the row is moved to Redis.
       const due = delayMs === undefined ? undefined : { at: Date.now() + delayMs };
@@ -216,6 +212,7 @@ export function createEnqueuing<Data, Result, Input>(
     async check({ id, json, options: given }) {
       const where = "the outbox";
       let options = readOptions(where, given);
+      assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
       const { value } = await takeData<Data>(where, JSON.parse(json), parts);
       if (lacksCost(options)) options = await withCost(where, value, options);
       await checkDrawable(where, options);
@@ -300,12 +297,17 @@ function oneOf(where: string, index: number): string {
   return `${where}[${index}]`;
 }
 
+/** Rejects a recurring job. */
+function assertOnce(where: string, options: JobOptionsRead, remedy: string): void {
+  if (!isRecurring(options)) return;
+  const option = options.cron === undefined ? "every" : "cron";
+  throw new InvalidOptionError({ where, option, value: options[option], remedy });
+}
+
 function assertForMany(where: string, options: JobOptionsRead, isForAll: boolean): void {
   const wrong = (option: keyof EnqueueOptions, remedy: string): InvalidOptionError =>
     new InvalidOptionError({ where, option, value: options[option], remedy });
-  if (isRecurring(options)) {
-    throw wrong(options.cron === undefined ? "every" : "cron", "give recurring jobs to enqueue()");
-  }
+  assertOnce(where, options, "give recurring jobs to enqueue()");
   if (!isForAll) return;
   const own = (["id", "dedupeId"] as const).find((option) => options[option] !== undefined);
   if (own === undefined) return;

@@ -60,9 +60,13 @@ export function createState({
   const table = sqlName(name);
   const value = `${name.schema}.${name.table}`;
 
-  async function readMarkOf(where: string): Promise<TableMark> {
+  async function findMark(): Promise<TableMark | undefined> {
     const [row] = await connections.query(markSql(name));
-    const mark = readMark(row?.["mark"]);
+    return readMark(row?.["mark"]);
+  }
+
+  async function readMarkOf(where: string): Promise<TableMark> {
+    const mark = await findMark();
     if (mark?.version === TABLE_VERSION) return mark;
     const remedy =
       mark === undefined
@@ -73,6 +77,8 @@ export function createState({
 
   return {
     async migrate() {
+      // The SQL would wait for open transactions of producers, although it changes nothing.
+      if ((await findMark()) !== undefined) return void (await readMarkOf("outbox.migrate()"));
       const lock = `BEGIN; SELECT pg_advisory_xact_lock(hashtext('sluice outbox'))`;
       await connections.inTransaction(lock, (query) => query(createTableSql(name)));
       await readMarkOf("outbox.migrate()");

@@ -211,6 +211,7 @@ describe("a row that its queue rejects", () => {
       ]);
     await insert("unknown", {});
     await insert("jobs", { attmepts: 3 });
+    await insert("jobs", { every: 1_000, dedupeId: "a" });
     await insert("jobs", { key: "from-sql" });
     await commit((client) => outbox.enqueue(client, jobs, 2));
     outbox.startRelay({ maxAttempts: 1 });
@@ -218,9 +219,10 @@ describe("a row that its queue rejects", () => {
     await untilEmpty();
 
     const { rejected, failed } = await outbox.status();
-    expect(failed).toBe(2);
+    expect(failed).toBe(3);
     expect(rejected.map(({ error }) => error).sort()).toEqual([
       expect.stringContaining('option "attmepts" is 3; there is no such option'),
+      expect.stringContaining('option "every" is 1000; give recurring jobs to enqueue()'),
       expect.stringContaining('There is no queue "unknown" in this relay.'),
     ]);
     expect(await dataOf(jobs)).toEqual([1, 2]);
@@ -355,6 +357,17 @@ describe("the table", () => {
 
     expect(await comment()).toEqual(before);
     expect(outbox.sql()).toBe(outboxSql({ table: "many" }));
+  });
+
+  it("is no reason to wait for an open transaction, once it exists", async () => {
+    const { outbox, jobs, begin } = await openOutbox(sluices, postgres.url);
+    const open = await begin();
+    await outbox.enqueue(open, jobs, 1);
+
+    await outbox.migrate();
+
+    await open.query("COMMIT");
+    expect(await outbox.status()).toMatchObject({ waiting: 1 });
   });
 
   it("can be in another schema, which roles may fill with INSERT alone", async () => {

@@ -174,12 +174,16 @@ describe("a row that its queue rejects", () => {
       await outbox.enqueue(client, jobs, 4);
     });
     bad = 1;
-    const relay = outbox.startRelay({ maxAttempts: 2, pollMs: 20 });
-
-    await waitUntil(async () => (await outbox.status()).rejected.length > 0, "a row is rejected");
+    const patient = outbox.startRelay({ pollMs: 20 });
+    await waitUntil(async () => {
+      const { waiting, rejected } = await outbox.status();
+      return waiting === 2 && rejected.length === 1;
+    }, "the other keys are moved");
+    await patient.close();
     const first = await outbox.status();
-    await waitUntil(async () => (await jobs.counts()).waiting === 2, "the other keys are moved");
     const others = await dataOf(jobs);
+
+    const relay = outbox.startRelay({ maxAttempts: 2, pollMs: 20 });
     await waitUntil(async () => (await outbox.status()).failed === 1, "the row has failed");
     await opened.untilEmpty();
     const failed = await outbox.status();
@@ -189,12 +193,13 @@ describe("a row that its queue rejects", () => {
     await relay.close();
 
     expect(first).toMatchObject({ waiting: 2, failed: 0 });
-    expect(first.rejected).toMatchObject([{ target: "jobs", attempts: 1 }]);
+    expect(first.rejected).toMatchObject([{ target: "jobs" }]);
     expect(first.rejected[0]!.error).toContain("it is bad");
     expect(first.rejected[0]!.nextTryAt).toBeInstanceOf(Date);
     expect(others).toEqual([3, 4]);
     expect(failed).toMatchObject({ waiting: 0, failed: 1, lagMs: 0 });
-    expect(failed.rejected).toMatchObject([{ attempts: 2, nextTryAt: undefined }]);
+    expect(failed.rejected).toMatchObject([{ nextTryAt: undefined }]);
+    expect(failed.rejected[0]!.attempts).toBeGreaterThan(first.rejected[0]!.attempts);
     expect(retried).toBe(1);
     expect(await outbox.status()).toEqual({ waiting: 0, failed: 0, lagMs: 0, rejected: [] });
   });

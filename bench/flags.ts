@@ -17,6 +17,8 @@ const PARTS = [
   "metrics",
   "webhooks",
   "webhook-deaths",
+  "outbox",
+  "outbox-deaths",
   "service",
   "gateway",
   "llm",
@@ -48,6 +50,8 @@ interface Effort {
   readonly endpoints: number;
   /** How many webhooks are sent while senders die. */
   readonly messages: number;
+  /** How many rows of an outbox are moved, and while processes die. */
+  readonly rows: number;
 }
 
 export interface Flags {
@@ -72,6 +76,7 @@ const FULL: Effort = {
   deliveries: 5_000,
   endpoints: 100_000,
   messages: 100_000,
+  rows: 100_000,
 };
 const QUICK: Effort = {
   seconds: 3,
@@ -85,6 +90,7 @@ const QUICK: Effort = {
   deliveries: 3_000,
   endpoints: 10_000,
   messages: 5_000,
+  rows: 10_000,
 };
 
 /**

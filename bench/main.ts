@@ -15,6 +15,7 @@ import { measureLevels } from "./parts/levels.ts";
 import { measureLimits } from "./parts/limits.ts";
 import { measureMemory } from "./parts/memory.ts";
 import { measureMetrics } from "./parts/metrics.ts";
+import { measureOutbox, measureOutboxDeaths } from "./parts/outbox.ts";
 import { measureOutOfReach } from "./parts/out-of-reach.ts";
 import type { Bench } from "./fleet/run-load.ts";
 import { countMissed, formatTable, type Table } from "./table.ts";
@@ -44,6 +45,8 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   metrics: measureMetrics,
   webhooks: measureWebhooks,
   "webhook-deaths": measureWebhookDeaths,
+  outbox: measureOutbox,
+  "outbox-deaths": measureOutboxDeaths,
   service: measureService,
   gateway: measureGateway,
   llm: measureLlm,

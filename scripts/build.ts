@@ -29,6 +29,7 @@ const ENTRIES = {
   llm: "src/llm/index.ts",
   server: "src/server/index.ts",
   webhooks: "src/webhooks/index.ts",
+  outbox: "src/queue/outbox/index.ts",
   metrics: "src/insight/metrics/index.ts",
   opentelemetry: "src/insight/metrics/opentelemetry/index.ts",
   cli: "src/cli/main.ts",
@@ -43,6 +44,7 @@ const TYPES = [
   "llm/index.d.ts",
   "server/index.d.ts",
   "webhooks/index.d.ts",
+  "queue/outbox/index.d.ts",
   "insight/metrics/index.d.ts",
   "insight/metrics/opentelemetry/index.d.ts",
 ];

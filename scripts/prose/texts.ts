@@ -32,7 +32,7 @@ export function textsIn(path: string, source: string): readonly ProseText[] {
   return [
     ...blocksOf(comments, lineAt).flatMap(sections),
     ...strings
-      .filter(({ value }) => IS_SENTENCE.test(value))
+      .filter(({ value }) => IS_SENTENCE.test(value) && !IS_SQL.test(value))
       .map(({ value, start }) => ({ markdown: escaped(value), line: lineAt(start) })),
   ];
 }
@@ -57,6 +57,9 @@ function titlesIn(path: string, source: string): readonly FoundString[] {
 
 /** Strings of fewer than four words are names, keys and codes. */
 const IS_SENTENCE = /^[^{}\\]*?(?:[A-Za-z`'’,-]{2,} ){3}[A-Za-z`'’,-]{2,}/;
+
+/** A statement of SQL. Its keywords are in upper case, which no sentence begins with. */
+const IS_SQL = /^\s*(?:BEGIN|CREATE|DELETE|GRANT|INSERT|SELECT|UPDATE|WITH)\s/;
 
 /** Text in the place of code, such as `${name}`: it counts as one word. */
 const CODE = "`x`";

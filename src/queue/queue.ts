@@ -13,7 +13,12 @@ import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess, findDeduped, keepAccess } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
 import { createElsewhere } from "./enqueue/declared-elsewhere.ts";
-import { createEnqueuing, ENQUEUE_TAKES, type Enqueuing } from "./enqueue/enqueue.ts";
+import {
+  createEnqueuing,
+  ENQUEUE_TAKES,
+  keepOutboxRows,
+  type Enqueuing,
+} from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/storing.ts";
 import { createSettings, type QueueSettingsLive, type ReadSettings } from "./enqueue/settings.ts";
@@ -202,7 +207,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     jsonOf: async (where, data) => (await takeData(where, data, { schema, maxJobBytes })).json,
     finished: waits.until,
   };
-  const enqueuing = createEnqueuing<Data, Result, Input>({
+  const { enqueuing, rows } = createEnqueuing<Data, Result, Input>({
     name,
     bucket,
     connection,
@@ -289,5 +294,6 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     },
   });
   keepAccess(owned, access);
+  keepOutboxRows(owned, rows);
   return owned;
 }

@@ -174,9 +174,9 @@ export type {
 
 export type { Worker } from "../queue/worker/worker.ts";
 
-export type { WorkerStatus } from "../queue/report.ts";
+export type { WorkerStatus } from "../queue/worker/report.ts";
 
-export type { WorkerEmitter, WorkerEvents } from "../queue/report.ts";
+export type { WorkerEmitter, WorkerEvents } from "../queue/worker/report.ts";
 
 export type { BreakerOptions } from "../stores/redis/requests/breaker.ts";
 

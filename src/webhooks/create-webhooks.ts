@@ -33,7 +33,7 @@ import type { ReadWebhooksOptions } from "./options.ts";
 import { createBroadcasting, type Broadcasting } from "./sending/broadcast.ts";
 import { createFanOut } from "./sending/fan-out.ts";
 import { storeStep, type DeliveryQueue, type WebhookJob } from "./sending/jobs.ts";
-import { createSending, type Sending } from "./sending/send.ts";
+import { createSending, keepMessageCheck, type Sending } from "./sending/send.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import { markWithoutCalls } from "../throttle/slot/job-slot.ts";
 
@@ -235,6 +235,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     on: (event, listener, listening) => emitter.on(event, listener, listening),
     off: (event, listener) => emitter.off(event, listener),
   };
+  keepMessageCheck(webhooks, { tenantOf, logger });
   return assertArgumentCount(webhooks, { throws: ["worker", "on", "off"] });
 }
 

@@ -75,6 +75,10 @@ end
 -- Returns the id of the stored job, and true if the new job was stored under it.
 local function add(lanes, job)
   local what, id = meet(lanes, job)
+  if job.row then
+    redis.call('ZADD', lanes.rows, lanes.now_ms, job.row)
+    lanes.has_rows = true
+  end
   if what == 'replace' then replace(lanes, id, job) end
   if what == 'keep' or what == 'replace' then
     local event = job.id == id and 'duplicated' or 'deduplicated'

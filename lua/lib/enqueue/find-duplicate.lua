@@ -15,6 +15,7 @@ end
 -- Decides what happens to a new job. Returns "keep" and the stored job that stays, "replace" and the job whose data
 -- is replaced, "after" and the job that must end first, or "add".
 local function meet(lanes, job)
+  if job.row and redis.call('ZSCORE', lanes.rows, job.row) then return 'keep', job.id end
   if job.id and redis.call('HEXISTS', lanes.jobs .. job.id, 'name') == 1 then return 'keep', job.id end
   local holder = job.dedupe and holder_of(lanes, job.dedupe)
   if not holder then return 'add' end

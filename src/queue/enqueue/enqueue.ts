@@ -2,6 +2,7 @@ import type { Cost } from "../../throttle/costs.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { costOfJob } from "../../throttle/wrap/call-defaults.ts";
+import { decodeKey } from "../../core/key-path.ts";
 import { likelyOptions } from "../../core/input/options.ts";
 import {
   ENQUEUE_OPTION_NAMES,
@@ -12,6 +13,7 @@ import {
   type LaneOrder,
   type OrderedJobOptions,
 } from "../options.ts";
+import type { StoredRowsPage } from "../../stores/redis/queue/store.ts";
 import { checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
 import { createStoring, type JobToStore, type StoringParts } from "./storing.ts";
@@ -51,6 +53,52 @@ interface Taken<Data> {
   readonly options: OrderedJobOptions;
 }
 
+/** A job that an outbox has stored as a row of a database. */
+interface OutboxRow {
+  readonly id: string;
+  /** The job's data, as JSON. */
+  readonly json: string;
+  readonly options: unknown;
+}
+
+/** The access of an outbox to the queue. */
+export interface OutboxRows {
+  /**
+   * Checks a job without Redis. Returns the data and options to write into a row. Rejects as `enqueue` does, but does
+   * not check whether the bucket can ever allow the cost.
+   */
+  take(
+    where: string,
+    data: unknown,
+    options: unknown,
+  ): Promise<{ readonly json: string; readonly options: EnqueueOptions }>;
+  /** Checks the job of a row as `enqueue` does. Its JSON stays as it is. */
+  check(row: OutboxRow): Promise<JobToStore<unknown>>;
+  /** Stores checked jobs in order, each row only once. Redis stores nothing after `untilMs`, on its own clock. */
+  store(
+    jobs: readonly JobToStore<unknown>[],
+    outbox: { readonly id: string; readonly untilMs: number },
+  ): Promise<void>;
+  /** A lower bound of the time of Redis, in ms since 1970. */
+  nowMs(): Promise<number>;
+  /** Lists rows that were stored before `beforeMs`, the oldest first. */
+  stored(page: StoredRowsPage): Promise<readonly string[]>;
+  /** Forgets that rows of an outbox were stored. */
+  forget(outbox: string, rows: readonly string[]): Promise<void>;
+}
+
+const outboxRows = new WeakMap<object, OutboxRows>();
+
+/** Registers the access for an outbox, so that `outboxRowsOf` can return it. */
+export function keepOutboxRows(queue: object, rows: OutboxRows): void {
+  outboxRows.set(queue, rows);
+}
+
+/** Returns the access of an outbox to this queue. Undefined if the value is not a queue. */
+export function outboxRowsOf(queue: unknown): OutboxRows | undefined {
+  return typeof queue === "object" && queue !== null ? outboxRows.get(queue) : undefined;
+}
+
 export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
   /**
    * Returns what happens to a job's key after a dead letter, or undefined if the key is not ordered. Rejects a job
@@ -63,8 +111,9 @@ export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
 
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
-): Enqueuing<Data, Result, Input> {
-  const { bucket, weightsOf, orderOf, checkCost } = parts;
+): { readonly enqueuing: Enqueuing<Data, Result, Input>; readonly rows: OutboxRows } {
+  const { name: queue, bucket, connection, weightsOf, orderOf, checkCost } = parts;
+  const { access } = parts.jobs;
   const storing = createStoring<Data, Result>(parts);
 
   function readOptions(where: string, given: unknown): OrderedJobOptions {
@@ -150,7 +199,38 @@ export function createEnqueuing<Data, Result, Input>(
     });
   }
 
-  return {
+  const rows: OutboxRows = {
+    async take(where, data, given) {
+      const { delayMs, key: encoded, ordered: _ordered, ...options } = readOptions(where, given);
+      assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
+      const { json } = await takeOne(where, data as Input);
+      // The delay begins now, and not when the row is moved to Redis.
+      const due = delayMs === undefined ? undefined : { at: Date.now() + delayMs };
+      const key = encoded === undefined ? undefined : decodeKey(encoded);
+      return { json, options: { ...options, ...due, key } as EnqueueOptions };
+    },
+    async check({ id, json, options: given }) {
+      const where = "the outbox";
+      let options = readOptions(where, given);
+      assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
+      const { value } = await takeData<Data>(where, JSON.parse(json), parts);
+      if (lacksCost(options)) options = await withCost(where, value, options);
+      await checkDrawable(where, options);
+      return { json, value, options: { ...options, id: options.id ?? id }, row: id };
+    },
+    async store(jobs, outbox) {
+      await storing.storeMany(jobs as readonly JobToStore<Data>[], outbox);
+    },
+    async nowMs() {
+      await access.open();
+      await access.clock.ready();
+      return access.clock.earliestMs();
+    },
+    stored: (page) => access.ask(() => connection.rowsStored({ queue, ...page })),
+    forget: (outbox, ids) => access.ask(() => connection.forgetRows({ queue, outbox, rows: ids })),
+  };
+
+  const enqueuing: Enqueuing<Data, Result, Input> = {
     // Reads the data and options before the first `await`, because the caller may reuse these objects.
     async enqueue(data, options) {
       const where = "enqueue()";
@@ -188,6 +268,7 @@ export function createEnqueuing<Data, Result, Input>(
       return storing.storeMany(entries);
     },
   };
+  return { enqueuing, rows };
 }
 
 /** Advice in error messages for callers that pass arguments in BullMQ's form. */
@@ -216,12 +297,17 @@ function oneOf(where: string, index: number): string {
   return `${where}[${index}]`;
 }
 
+/** Rejects a recurring job. */
+function assertOnce(where: string, options: JobOptionsRead, remedy: string): void {
+  if (!isRecurring(options)) return;
+  const option = options.cron === undefined ? "every" : "cron";
+  throw new InvalidOptionError({ where, option, value: options[option], remedy });
+}
+
 function assertForMany(where: string, options: JobOptionsRead, isForAll: boolean): void {
   const wrong = (option: keyof EnqueueOptions, remedy: string): InvalidOptionError =>
     new InvalidOptionError({ where, option, value: options[option], remedy });
-  if (isRecurring(options)) {
-    throw wrong(options.cron === undefined ? "every" : "cron", "give recurring jobs to enqueue()");
-  }
+  assertOnce(where, options, "give recurring jobs to enqueue()");
   if (!isForAll) return;
   const own = (["id", "dedupeId"] as const).find((option) => options[option] !== undefined);
   if (own === undefined) return;

@@ -33,6 +33,8 @@ import type { QueueSettingsLive } from "./settings.ts";
 /** The data and options of a job that will be stored. */
 export interface JobToStore<Data> extends TakenData<Data> {
   readonly options: OrderedJobOptions;
+  /** The id of the outbox row that the job comes from. The job then has an id. */
+  readonly row?: string | undefined;
 }
 
 export interface StoringParts {
@@ -49,11 +51,20 @@ export interface StoringParts {
   readonly wakes: Pick<WakeWatch, "watch">;
 }
 
+/** The limits of one round trip: the most pending jobs, and the outbox with its time limit. */
+type Bounds = Pick<AddRequest, "most" | "outbox">;
+
 interface Storing<Data, Result> {
   /** Stores jobs in one round trip. */
   store(entries: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]>;
-  /** Stores jobs in as many round trips as needed. */
-  storeMany(entries: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]>;
+  /**
+   * Stores jobs in as many round trips as needed. For the jobs of an outbox, Redis rejects each round trip that arrives
+   * too late.
+   */
+  storeMany(
+    entries: readonly JobToStore<Data>[],
+    outbox?: AddRequest["outbox"],
+  ): Promise<QueuedJob<Data, Result>[]>;
 }
 
 /** A job as it is stored in Redis, and whether this call has stored it. */
@@ -73,7 +84,10 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   const { settings } = parts;
   const parking: ParkParts = { name, logger, lanes: connection.lanes, weightsOf, open };
 
-  async function store(given: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]> {
+  async function store(
+    given: readonly JobToStore<Data>[],
+    outbox?: AddRequest["outbox"],
+  ): Promise<QueuedJob<Data, Result>[]> {
     const startedAtMs = performance.now();
     const [queue, { defaults, maxBacklog }] = await Promise.all([open(), settings.current()]);
     const entries =
@@ -84,7 +98,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const isSchedule = first !== undefined && isRecurring(first.options);
     const storing = isSchedule
       ? storeRecurring(queue, first).then((job) => [job])
-      : storeOnce(queue, entries, maxBacklog);
+      : storeOnce(queue, entries, { most: maxBacklog, outbox });
     const sent = (error?: unknown): void => {
       const observer = parts.observing?.observer;
       if (observer === undefined) return;
@@ -138,7 +152,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   async function storeOnce(
     queue: StoredQueue,
     entries: readonly JobToStore<Data>[],
-    most: AddRequest["most"],
+    bounds: Bounds,
   ): Promise<StoredNow<Data>[]> {
     const { clock } = access;
     const trace = parts.observing?.traces?.producer();
@@ -156,8 +170,8 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
         isParked,
       };
     });
-    if (most !== undefined || entries.some(needsLook)) {
-      return storeLookedUp(queue, entries, bulk, most);
+    if (bounds.most !== undefined || entries.some(needsLook)) {
+      return storeLookedUp(queue, entries, bulk, bounds);
     }
     const jobs = await addJobs(queue, bulk);
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
@@ -170,15 +184,16 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     queue: StoredQueue,
     entries: readonly JobToStore<Data>[],
     bulk: readonly (NewJob<Data> & { readonly isParked: boolean })[],
-    most: AddRequest["most"],
+    bounds: Bounds,
   ): Promise<StoredNow<Data>[]> {
-    const jobs = entries.map(({ options }, index) => {
+    const jobs = entries.map(({ options, row }, index) => {
       const { id, key } = options;
       const { isParked, ...job } = bulk[index]!;
-      return { ...job, own: { id, isParked, weights: weightsOf(key), dedupe: dedupeOf(options) } };
+      const own = { id, isParked, weights: weightsOf(key), dedupe: dedupeOf(options), row };
+      return { ...job, own };
     });
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
-      const stored = await connection.addJobs({ queue: name, jobs: added, most });
+      const stored = await connection.addJobs({ queue: name, jobs: added, ...bounds });
       if ("limit" in stored) {
         const key = stored.key === undefined ? undefined : decodeKey(stored.key);
         const facts = { ...stored, key, asked: added.length, storedCount: 0 };
@@ -191,11 +206,13 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
 
   return {
     store,
-    async storeMany(entries) {
+    async storeMany(entries, outbox) {
       const jobs: QueuedJob<Data, Result>[] = [];
       while (jobs.length < entries.length) {
         const some = roundTripFrom(entries, jobs.length, settings.now.maxBacklog !== undefined);
-        const stored = store(some).catch((error) => Promise.reject(afterOthers(jobs, error)));
+        const stored = store(some, outbox).catch((error) =>
+          Promise.reject(afterOthers(jobs, error)),
+        );
         jobs.push(...(await stored));
       }
       return jobs;

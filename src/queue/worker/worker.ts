@@ -38,7 +38,7 @@ import type { QueueSettingsLive } from "../enqueue/settings.ts";
 import { createFetcher, probeOf, type Fetcher } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import { keyTextOf, type Job } from "../job.ts";
-import { createPresence, createReport, type WorkerEmitter, type WorkerStatus } from "../report.ts";
+import { createPresence, createReport, type WorkerEmitter, type WorkerStatus } from "./report.ts";
 import { weightsOrNone, type WeightsOf } from "../lanes/lane-options.ts";
 import {
   readCloseOptions,

@@ -79,6 +79,32 @@ export interface SendingParts {
   readonly logger: Logger;
 }
 
+/** Checks the options of `send` without Redis. Returns the data as JSON, and the other options as they were given. */
+export type CheckMessage = (
+  where: string,
+  given: unknown,
+) => { readonly json: string; readonly options: Omit<SendOptions, "data"> };
+
+const messageChecks = new WeakMap<object, CheckMessage>();
+
+/** Registers the check of a sender's messages, so that `messageCheckOf` can return it. */
+export function keepMessageCheck(webhooks: object, parts: Omit<SendingParts, "fanOut">): void {
+  messageChecks.set(webhooks, (where, given) => {
+    const { data: _data, ...options } = readOptions(where, SEND, given);
+    const tenant = parts.tenantOf(where, options.tenant);
+    const { data } = given as SendOptions;
+    const { json } = readData(where, data, { tenant, type: options.type, logger: parts.logger });
+    return { json, options };
+  });
+}
+
+/** Returns the check of a sender's messages. Undefined if the value is not a sender. */
+export function messageCheckOf(webhooks: unknown): CheckMessage | undefined {
+  return typeof webhooks === "object" && webhooks !== null
+    ? messageChecks.get(webhooks)
+    : undefined;
+}
+
 export function createSending(parts: SendingParts): Sending {
   const { fanOut, tenantOf, logger } = parts;
   /** For each tenant, the last message whose endpoints are still being looked up. */

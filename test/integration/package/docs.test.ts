@@ -3,6 +3,7 @@ import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { STATUS_OF_CODE } from "../../../src/server/problem.ts";
 import { startOwnRedis } from "../../support/redis/for-one-test.ts";
+import { postgresForFile } from "../../support/postgres/local-postgres.ts";
 import { docBlocks, runDocBlock } from "../../support/docs/doc-blocks.ts";
 
 /** Folders whose pages need no code that runs: they explain, or they are generated. */
@@ -14,10 +15,13 @@ const docs = (await readdir("docs", { recursive: true })).filter(
 const pages = ["README.md", ...docs.map((name) => `docs/${name}`)];
 const blocks = (await Promise.all(pages.map(docBlocks))).flat();
 
+const postgres = postgresForFile();
+
 describe("the documentation", () => {
   it.each(blocks)("prints what its code blocks promise: $name", async (block) => {
     const run = await runDocBlock(block, {
       redisUrl: inject("redisUrl"),
+      databaseUrl: postgres.url,
       builtRoot: inject("builtRoot"),
     });
 

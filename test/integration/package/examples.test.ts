@@ -1,6 +1,8 @@
 import { readFile } from "node:fs/promises";
+import { Client } from "pg";
 import { describe, expect, inject, it } from "vitest";
 import { PAIRS } from "../../../examples/stand-ins/pairs.ts";
+import { postgresForFile } from "../../support/postgres/local-postgres.ts";
 import { ownRedisServers } from "../../support/redis/own-redis.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { scriptProcesses, type ScriptProcess } from "../../support/children/script-process.ts";
@@ -8,6 +10,7 @@ import { scriptProcesses, type ScriptProcess } from "../../support/children/scri
 // They end after the scripts.
 const servers = ownRedisServers();
 const scripts = scriptProcesses();
+const postgres = postgresForFile();
 /** As on a machine on which nothing is set up. */
 const BARE = Object.fromEntries(Object.values(PAIRS).map(({ needs }) => [needs, undefined]));
 
@@ -73,6 +76,29 @@ describe("the data of an example", () => {
 
     expect(example.stderr).toBe("");
     expect(await operator.keys("*")).toEqual([]);
+  });
+});
+
+describe("the example of an outbox", () => {
+  it("sends mails for committed orders only, and leaves nothing behind", async () => {
+    const { url, operator } = await servers.start();
+    const example = scripts.start("examples/outbox.ts", {
+      env: { REDIS_URL: url, DATABASE_URL: postgres.url },
+    });
+
+    const exitCode = await example.ended;
+
+    expect({ exitCode, stderr: example.stderr }).toEqual({ exitCode: 0, stderr: "" });
+    expect(example.stdout).toContain("order 3 is out of stock");
+    expect(example.stdout).toContain("waiting in the outbox: 7");
+    const mails = [...example.stdout.matchAll(/mail for order (\d+)/g)].map(([, order]) => order);
+    expect(mails).toEqual(["1", "2", "4", "5", "7", "8", "10"]);
+    expect(await operator.keys("*")).toEqual([]);
+    const client = new Client({ connectionString: postgres.url });
+    await client.connect();
+    const { rows } = await client.query("SELECT FROM pg_namespace WHERE nspname LIKE 'sluice%'");
+    await client.end();
+    expect(rows).toEqual([]);
   });
 });
 

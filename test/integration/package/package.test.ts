@@ -97,8 +97,10 @@ describe("the tarball", () => {
     expect(packages).toContain("sluice");
     expect(packages).toContain("ioredis");
     expect(packages).not.toContain("bullmq");
+    expect(packages).not.toContain("pg");
     const files = result.flatMap(({ url }) => /\/sluice\/dist\/(.*)/.exec(url)?.[1] ?? []);
     expect(files).not.toContain("llm.js");
+    expect(files).not.toContain("outbox.js");
     // They load a package each when they are first called.
     expect(files.filter((file) => file.endsWith(".cjs")).sort()).toEqual([
       "load-bullmq.cjs",
@@ -188,6 +190,21 @@ describe("a service that installs the package", () => {
     const { stdout } = await run(process.execPath, args, { cwd: consumer.folder });
 
     expect(stdout).toMatch(/^ERR_INVALID_OPTION grpc .*npm install @grpc\/grpc-js\.$/m);
+  });
+
+  it("gets an error that names the package for Postgres, if it is not installed", async () => {
+    const code = `
+      import { createSluice } from "sluice";
+      import { createOutbox } from "sluice/outbox";
+      const database = "postgres://user:secret@127.0.0.1:1/app";
+      const outbox = createOutbox({ sluice: createSluice({ redis: "memory" }), database });
+      await outbox.migrate().catch(({ code, option, message }) => console.log(code, option, message));`;
+    const args = ["--input-type=module", "--eval", code];
+
+    const { stdout } = await run(process.execPath, args, { cwd: consumer.folder });
+
+    expect(stdout).toMatch(/^ERR_INVALID_OPTION database .*npm install pg\.$/m);
+    expect(stdout).not.toContain("secret");
   });
 
   it.each([

@@ -41,7 +41,11 @@ export interface BlockRun {
 /** Runs a block as a user would who builds it: in JavaScript, in a project that has the package, and in a process of its own. */
 export async function runDocBlock(
   { code, isCommonJs }: Pick<DocBlock, "code" | "isCommonJs">,
-  { redisUrl, builtRoot }: { readonly redisUrl: string; readonly builtRoot: string },
+  {
+    redisUrl,
+    databaseUrl,
+    builtRoot,
+  }: { readonly redisUrl: string; readonly databaseUrl?: string; readonly builtRoot: string },
 ): Promise<BlockRun> {
   const folder = await mkdtemp(join(builtRoot, "test/block-"));
   const file = join(folder, isCommonJs ? "block.cjs" : "block.js");
@@ -50,7 +54,12 @@ export async function runDocBlock(
     target: "node20",
   });
   await writeFile(file, built.code);
-  const env = { ...process.env, REDIS_URL: redisUrl, SLUICE_WEBHOOK_KEYS: KEYS };
+  const env = {
+    ...process.env,
+    REDIS_URL: redisUrl,
+    DATABASE_URL: databaseUrl,
+    SLUICE_WEBHOOK_KEYS: KEYS,
+  };
   const child = spawn(process.execPath, [file], { cwd: builtRoot, env });
   let output = "";
   let errors = "";

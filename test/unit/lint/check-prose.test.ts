@@ -142,6 +142,12 @@ export function tell(news: "nobody"): string {
     expect(findingsIn("src/a.ts", `f("${half}, " + "${half}");`)).toEqual(["1 sentence-length"]);
   });
 
+  it("does not read SQL as a sentence", () => {
+    const sql = `SELECT ${words(40)} FROM nobody`;
+
+    expect(findingsIn("src/a.ts", `query("${sql}");`)).toEqual([]);
+  });
+
   it("counts a tag as a paragraph of its own, and skips directives", () => {
     const half = words(25);
     const source = `/**

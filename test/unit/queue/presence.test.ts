@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { Ended } from "../../../src/stores/redis/scripts/queue/steering.ts";
-import { createPresence } from "../../../src/queue/report.ts";
-import { createTally } from "../../../src/queue/report.ts";
+import { createPresence } from "../../../src/queue/worker/report.ts";
+import { createTally } from "../../../src/queue/worker/report.ts";
 import { fakeTimers } from "../../support/async/fake-timers.ts";
 
 const pass = fakeTimers({ leavesNone: true });

@@ -5,7 +5,7 @@ import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../../bullmq/err
 import { PARK_MS, encodedKeyOf, type Stored } from "../../bullmq/stored-job.ts";
 import type { Fetcher } from "../../lanes/fetcher.ts";
 import { parkFromWorker } from "../../lanes/park.ts";
-import type { WorkerReport } from "../../report.ts";
+import type { WorkerReport } from "../report.ts";
 import type { UncountedFailure } from "../attempt.ts";
 import type { OwnedJobContext, WorkerContext } from "../context.ts";
 import type { ScheduledRuns } from "../runs.ts";

@@ -1,6 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
 import { baseOf, type QueueName } from "../scripts/keys.ts";
-import { dedupeKeys, jobScripts, REPLAYING } from "../scripts/queue/jobs.ts";
+import { dedupeKeys, jobScripts, outboxRowsKey, REPLAYING } from "../scripts/queue/jobs.ts";
 import { laneOf, lanesHeld, laneScripts } from "../scripts/queue/lanes.ts";
 import { runScripts } from "../scripts/queue/runs.ts";
 import { steeringScripts } from "../scripts/queue/steering.ts";
@@ -97,6 +97,14 @@ export function createRedisRuns(redis: Redis | Cluster, prefix: string) {
   return bindScripts(redis, { prefix }, runScripts);
 }
 
+/** A page of the rows of an outbox whose jobs were stored, the oldest first. */
+export interface StoredRowsPage {
+  readonly outbox: string;
+  readonly beforeMs: number;
+  readonly offset: number;
+  readonly limit: number;
+}
+
 /** Creates access to the jobs of queues, as BullMQ stores them in Redis. */
 export function createRedisJobs(redis: Redis | Cluster, prefix: string) {
   const scripts = bindScripts(redis, { prefix }, jobScripts);
@@ -134,6 +142,19 @@ export function createRedisJobs(redis: Redis | Cluster, prefix: string) {
      */
     async wakeIdle({ queue }: OfQueue) {
       await redis.zadd(`${baseOf({ prefix, queue })}marker`, 0, "0");
+    },
+    /** Lists rows of an outbox whose jobs were stored before `beforeMs`, on the clock of Redis. */
+    rowsStored({ queue, outbox, beforeMs, offset, limit }: OfQueue & StoredRowsPage) {
+      const key = outboxRowsKey({ prefix, queue }, outbox);
+      return redis.zrangebyscore(key, "-inf", beforeMs, "LIMIT", offset, limit);
+    },
+    /** Forgets rows of an outbox that no longer exist. */
+    async forgetRows({
+      queue,
+      outbox,
+      rows,
+    }: OfQueue & { outbox: string; rows: readonly string[] }) {
+      await redis.zrem(outboxRowsKey({ prefix, queue }, outbox), ...rows);
     },
     /** Sets a key if it has no value. Returns true if the key was set. */
     setIfFree: async (key: string, value: string) => (await redis.set(key, value, "NX")) === "OK",

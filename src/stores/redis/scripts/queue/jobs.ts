@@ -48,6 +48,8 @@ export interface AddedJob {
   readonly dedupe:
     | { readonly id: string; readonly mode: DedupeMode; readonly ttl: number | undefined }
     | undefined;
+  /** The id of the outbox row that the job comes from. A row is stored only once. */
+  readonly row?: string | undefined;
 }
 
 /** Jobs to store. Either all of them are stored, or none. */
@@ -60,6 +62,11 @@ type AddedJobs = {
   readonly most:
     | { readonly all?: number | undefined; readonly perKey?: number | undefined }
     | undefined;
+  /**
+   * The id of the outbox that the jobs come from, and the time in ms since 1970, on the clock of Redis, after which
+   * nothing is stored. Undefined for jobs without rows.
+   */
+  readonly outbox?: { readonly id: string; readonly untilMs: number } | undefined;
 };
 
 /**
@@ -94,6 +101,23 @@ const STORED_END = { state: int, text, facts: text };
 /** The name of a Redis key that exists during a replay of dead letters. No job has this name. */
 export const REPLAYING = "replaying:";
 
+/** Returns the Redis key with the ids of the rows of an outbox whose jobs were stored. No job has this key. */
+export function outboxRowsKey(queue: QueueName, outbox: string): string {
+  return `${baseOf(queue)}outbox:${outbox}`;
+}
+
+const ADD_KEYS = queueKeys(
+  "wait",
+  "delayed",
+  "events",
+  "meta",
+  "marker",
+  "prioritized",
+  "active",
+  "pc",
+  "id",
+);
+
 /**
  * How long Redis remembers that a process waits for a job, and how long Redis keeps the job's
  * result for that process. This is longer than the interval at which a process renews its waits.
@@ -112,22 +136,15 @@ export const jobScripts = {
   addJobs: shapeScript({
     name: "queue/enqueue/jobs-add",
     bringsJobs: true,
-    keys: queueKeys(
-      "wait",
-      "delayed",
-      "events",
-      "meta",
-      "marker",
-      "prioritized",
-      "active",
-      "pc",
-      "id",
-    ),
+    keys: ({ outbox, ...queue }: QueueName & Pick<AddedJobs, "outbox">) => [
+      ...ADD_KEYS(queue),
+      outboxRowsKey(queue, outbox?.id ?? ""),
+    ],
     args: {
       prefix,
-      request: from(({ jobs, most }: AddedJobs) => {
+      request: from(({ jobs, most, outbox }: AddedJobs) => {
         const heads = jobs.map(({ json: _json, ...head }) => head);
-        return JSON.stringify({ most, jobs: heads });
+        return JSON.stringify({ most, untilMs: outbox?.untilMs, jobs: heads });
       }),
       json: fromEach(({ jobs }: AddedJobs) => jobs.map(({ json }) => json)),
     },

@@ -1,13 +1,13 @@
 import type { Worker as StoredWorker } from "bullmq";
-import { onOneLine, withoutPasswords, withoutSecrets, withoutStop } from "../core/describe.ts";
-import { type OwnedEmitter, createEmitter, type Emitter } from "../core/events/events.ts";
-import { errorTypeOf, type Observing } from "../core/events/observer.ts";
-import type { Logger } from "../core/logger.ts";
-import type { Ended } from "../stores/redis/scripts/queue/steering.ts";
-import { readJob, type Stored } from "./bullmq/stored-job.ts";
-import { originalOf, readErrorFacts } from "./failure.ts";
-import type { Job } from "./job.ts";
-import type { LaneStore } from "../stores/redis/queue/store.ts";
+import { onOneLine, withoutPasswords, withoutSecrets, withoutStop } from "../../core/describe.ts";
+import { type OwnedEmitter, createEmitter, type Emitter } from "../../core/events/events.ts";
+import { errorTypeOf, type Observing } from "../../core/events/observer.ts";
+import type { Logger } from "../../core/logger.ts";
+import type { Ended } from "../../stores/redis/scripts/queue/steering.ts";
+import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import { originalOf, readErrorFacts } from "../failure.ts";
+import type { Job } from "../job.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 
 export interface WorkerReport<Data, Result> {
   readonly emitter: OwnedEmitter<WorkerEvents<Data, Result>>;

@@ -55,6 +55,7 @@ const SIDEBAR = [
     ["guides/jobs/schedule-and-deduplicate"],
     ["guides/jobs/order-and-batches"],
     ["guides/jobs/worker-options"],
+    ["guides/jobs/run-until-empty"],
     ["guides/jobs/list-and-change-jobs"],
   ]),
   section("Send webhooks", [

@@ -355,7 +355,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const bucket = bucketOf(queue);
       const { weightsOf, schema, settings: kept } = queue as OwnedQueue<Data, Result, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const common = { prefix, logger, observing, weightsOf, schema, kept };
+      const common = { prefix, timeoutMs, logger, observing, weightsOf, schema, kept };
       const worker = workers.add(queue.name, (own) =>
         createWorker({ ...parts, ...common, ...own }),
       );
@@ -397,7 +397,12 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     },
     noteSender: (queue) => queues.noteSender(queue),
     onClose: (closeFirst) => void closers.push(closeFirst),
-    hasWorkers: () => workers.reports().length > 0,
+    expectWorker: workers.expect,
+    async hasWorkers() {
+      await workers.started();
+      return workers.reports().length > 0;
+    },
+    drainWorkers: workers.drain,
   });
   return assertArgumentCount(sluice, { throws: ["bucket", "queue", "worker", "on", "off"] });
 }

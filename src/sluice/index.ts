@@ -78,6 +78,7 @@ export type {
 
 export type {
   CloseOptions,
+  DrainOptions,
   WorkerOptions,
   BatchOptions,
   BatchWorkerOptions,
@@ -172,6 +173,7 @@ export type {
   JobContext,
 } from "../queue/worker/context.ts";
 
+export type { Drained } from "../queue/worker/drain.ts";
 export type { Worker } from "../queue/worker/worker.ts";
 
 export type { WorkerStatus } from "../queue/report.ts";

@@ -34,6 +34,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
 describe("the data of an example", () => {
   it.each([
     "examples/durable-queue.ts",
+    "examples/jobs/run-until-empty.ts",
     "examples/calls/throttled-client.ts",
     "examples/calls/stop-at-a-budget.ts",
     "examples/calls/share-a-rate.ts",
@@ -90,6 +91,18 @@ describe("the example of two tenants", () => {
     expect(before.at(-1)![1]).toBeLessThan(45);
     expect(example.stdout).toContain("large still waits: weight 2, floor none");
     expect(example.stdout).toContain("large is done too, with 60 calls");
+  });
+});
+
+describe("the example of a worker that ends", () => {
+  it("runs the due jobs, and says what happened", async () => {
+    const example = scripts.start("examples/jobs/run-until-empty.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    expect(example.stdout.match(/sent the statement of/g)).toHaveLength(3);
+    expect(example.stdout).toContain("empty: 3 done, 1 failed for good, 1 due later");
   });
 });
 

@@ -36,8 +36,7 @@ local function is_soon(id, due_ms)
 end
 
 local function has_soon()
-  local until_ms = now + math.max(soon_ms, PARK_MS)
-  local last = string.format('%.0f', until_ms * 4096 + 4095)
+  local last = string.format('%.0f', (now + math.max(soon_ms, PARK_MS)) * 4096 + 4095)
   local due = redis.call('ZRANGEBYSCORE', lanes.delayed, '-inf', last, 'WITHSCORES', 'LIMIT', 0, MOST_LOOKED)
   for at = 1, #due, 2 do
     if is_soon(due[at], math.floor(tonumber(due[at + 1]) / 4096)) then return true end

@@ -96,8 +96,9 @@ function readIdle({ untilEmpty, idle }: WorkerGiven): number | undefined {
 }
 
 function codeOf({ reason, failed }: Drained, signal: keyof typeof STOPPED_BY | undefined): number {
-  // Without a signal, the module itself has closed a worker, and jobs may be left.
-  if (reason === "closed") return signal === undefined ? 1 : STOPPED_BY[signal];
+  if (signal !== undefined) return STOPPED_BY[signal];
+  // The module itself has closed a worker, so jobs may be left.
+  if (reason === "closed") return 1;
   if (failed > 0) return JOBS_FAILED;
   return reason === "blocked" ? JOBS_BLOCKED : 0;
 }

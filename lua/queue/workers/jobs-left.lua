@@ -11,11 +11,11 @@
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
--- @include lib/lanes/order
 -- @include lib/lanes/pause-left
 -- @include lib/lanes/states/unbegun
+-- @include lib/lanes/look/blocked-jobs
 
--- The most delayed jobs, paused keys and ordered lanes to look at, because Redis is blocked during the look.
+-- The most delayed jobs to look at, because Redis is blocked during the look.
 local MOST_LOOKED = 1000
 -- The delay of a job that is on its way to its lane (PARK_MS in src/queue/bullmq/stored-job.ts).
 local PARK_MS = 10000
@@ -44,45 +44,7 @@ local function has_soon()
   return #due == 2 * MOST_LOOKED
 end
 
--- True if a key or one of its parents is paused for longer than soon_ms.
-local function is_paused(key)
-  local text = key
-  while text ~= '' do
-    local until_ms = paused_until(lanes, text)
-    if until_ms and until_ms > now + soon_ms then return true end
-    text = parent_of(text)
-  end
-  return false
-end
-
--- True if an ordered lane waits for a job that is a dead letter, or that is retried later.
-local function is_stuck(key)
-  local stuck, head = order_of(lanes, key)
-  if not stuck or head == '' then return false end
-  local ended, cancelled = unpack(redis.call('HMGET', lanes.jobs .. head, 'finishedOn', 'sluice:cancelled'))
-  if ended then
-    return stuck == HOLD and not cancelled and redis.call('ZSCORE', lanes.jobs .. 'failed', head) ~= false
-  end
-  local due = redis.call('ZSCORE', lanes.delayed, head)
-  return due ~= false and tonumber(due) / 4096 > now + soon_ms and not redis.call('ZSCORE', lanes.lane .. key, head)
-end
-
-local function blocked_jobs()
-  local blocked = 0
-  local from = '(' .. string.format('%.0f', now + soon_ms)
-  for _, key in ipairs(redis.call('ZRANGEBYSCORE', lanes.paused, from, '+inf', 'LIMIT', 0, MOST_LOOKED)) do
-    if not is_paused(parent_of(key)) then
-      blocked = blocked + redis.call('ZCARD', lanes.lane .. key) + (tonumber(redis.call('HGET', lanes.below, key)) or 0)
-    end
-  end
-  if not lanes.is_ordered then return blocked end
-  for _, key in ipairs(redis.call('ZRANGE', lanes.heads, 0, MOST_LOOKED - 1)) do
-    if not is_paused(key) and is_stuck(key) then blocked = blocked + redis.call('ZCARD', lanes.lane .. key) end
-  end
-  return blocked
-end
-
 local pause_ms, soon, blocked = queue_pause_left(meta, now), has_soon() and 1 or 0, 0
 if pause_ms < 0 or pause_ms > soon_ms then return { active, waiting + lanes.parked, later } end
-if active + waiting + soon == 0 and lanes.parked > 0 then blocked = math.min(lanes.parked, blocked_jobs()) end
+if active + waiting + soon == 0 and lanes.parked > 0 then blocked = math.min(lanes.parked, blocked_jobs(lanes, soon_ms)) end
 return { active + waiting + soon + lanes.parked - blocked, blocked, math.max(0, later - soon) }

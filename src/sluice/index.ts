@@ -96,6 +96,7 @@ export {
   JobMissingError,
   JobStateError,
   JobUnfinishedError,
+  MiddlewareError,
   QueueFullError,
 } from "../queue/errors.ts";
 
@@ -172,6 +173,14 @@ export type {
   Handlers,
   JobContext,
 } from "../queue/worker/context.ts";
+
+export type { EnqueueCall, EnqueueMiddleware, JobToEnqueue } from "../queue/enqueue/middleware.ts";
+export type {
+  BatchMiddleware,
+  HandlerMiddleware,
+  Middleware,
+  WorkerMiddleware,
+} from "../queue/worker/handlers/middleware.ts";
 
 export type { Drained } from "../queue/worker/drain.ts";
 export type { Worker } from "../queue/worker/worker.ts";

@@ -53,7 +53,9 @@ export async function drain(workers: readonly Drainable[], idleMs: number): Prom
   const ofQueues = [...new Map(workers.map((worker) => [worker.queue, worker])).values()];
   const look = async (): Promise<JobsLeft> =>
     sumOf(await Promise.all(ofQueues.map((worker) => worker.left(idleMs))));
-  const missed = (error: unknown): undefined => ofQueues[0]?.onMissed(error);
+  function missed(error: unknown): undefined {
+    ofQueues[0]?.onMissed(error);
+  }
   const isClosed = (): boolean => workers.some(({ isClosing }) => isClosing);
   let left: JobsLeft | undefined = isClosed() ? NONE : await look().catch(refuse);
   let idleSinceMs: number | undefined;

@@ -64,6 +64,13 @@ import {
 import { drain, type Drainable, type Drained } from "./drain.ts";
 import { createBatches } from "./handlers/batches.ts";
 import { createFetchedJobs, createJobLocks, createJobOrders } from "./held/held-jobs.ts";
+import {
+  aroundBatch,
+  aroundHandler,
+  createMiddlewares,
+  type Middlewares,
+  type WorkerMiddleware,
+} from "./handlers/middleware.ts";
 import { areHandlers, openHandler } from "./handlers/open-handler.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
 import { cancelledFailure } from "./outcome.ts";
@@ -93,6 +100,13 @@ export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<
    * @throws {@link StoreUnavailableError} when Redis is unreachable at the start. The worker then keeps running.
    */
   drain(options?: DrainOptions): Promise<Drained>;
+  /**
+   * Adds functions around the handler of this worker. They run inside the middleware of the sluice and of the queue, in
+   * the order in which they were added. Returns a function that removes them.
+   *
+   * @throws {@link InvalidOptionError} when it has no function, something that is not a function, or `enqueue`.
+   */
+  use(middleware: WorkerMiddleware<Data, Result>): () => void;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -119,6 +133,8 @@ export interface WorkerSettings<Data, Result> {
   readonly weightsOf: WeightsOf;
   /** Which done jobs and dead letters to keep. */
   readonly kept: Pick<QueueSettingsLive, "now" | "current">;
+  /** The middleware of the sluice and of the queue. */
+  readonly middlewares: Pick<Middlewares, "all">;
   readonly onClosed: () => void;
 }
 
@@ -141,6 +157,7 @@ export function createWorker<Data, Result>(
   const logger = sampled(settings.logger, () => performance.now());
   const opening = { processes: atOnce, logger, failOnResponse };
   const opened = openHandler(singleHandler(settings.handler, batch), opening);
+  const middlewares = createMiddlewares(settings.middlewares, true);
   const connection = connect("worker");
   const running = createRunning();
   const report = createReport<Data, Result>(queue.name, settings.logger, settings.observing);
@@ -155,7 +172,7 @@ export function createWorker<Data, Result>(
     downstream,
     prefix,
     logger,
-    handler: opened.handle,
+    handler: aroundHandler(opened.handle, middlewares),
     schema: settings.schema,
     concurrency,
     lockMs,
@@ -176,7 +193,13 @@ export function createWorker<Data, Result>(
     batch &&
     createBatches<Data, Result>(worker, {
       slots,
-      handler: settings.handler as BatchHandler<Data, Result>,
+      handler: aroundBatch(settings.handler as BatchHandler<Data, Result>, {
+        ...middlewares,
+        onSkipped() {
+          const problem = `A middleware of queue "${queue.name}" has a handler function and no batch function, so it does not run for batches.`;
+          logger.warn({ queue: queue.name }, problem);
+        },
+      }),
       options: batch,
     });
   const fetchedJobs = createFetchedJobs(worker);
@@ -412,6 +435,7 @@ export function createWorker<Data, Result>(
   const methods: Worker<Data, Result> = {
     on: (event, listener, listening) => report.emitter.on(event, listener, listening),
     off: (event, listener) => report.emitter.off(event, listener),
+    use: (middleware) => middlewares.use(middleware),
     status() {
       const waiting = running.unbegun;
       const counts = { running: running.count - waiting, waiting, concurrency };
@@ -436,7 +460,7 @@ export function createWorker<Data, Result>(
       await closeWithin(closeDeadlineMs);
     },
   };
-  return Object.assign(assertArgumentCount(methods, { throws: ["on", "off", "status"] }), {
+  return Object.assign(assertArgumentCount(methods, { throws: ["on", "off", "status", "use"] }), {
     drainable,
   });
 }

@@ -35,6 +35,7 @@ describe("the data of an example", () => {
   it.each([
     "examples/durable-queue.ts",
     "examples/jobs/run-until-empty.ts",
+    "examples/jobs/run-in-middleware.ts",
     "examples/calls/throttled-client.ts",
     "examples/calls/stop-at-a-budget.ts",
     "examples/calls/share-a-rate.ts",
@@ -103,6 +104,20 @@ describe("the example of a worker that ends", () => {
 
     expect(example.stdout.match(/sent the statement of/g)).toHaveLength(3);
     expect(example.stdout).toContain("empty: 3 done, 1 failed for good, 1 due later");
+  });
+});
+
+describe("the example of middleware", () => {
+  it("runs each job with the tenant of its producer", async () => {
+    const example = scripts.start("examples/jobs/run-in-middleware.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    const results = [...example.stdout.matchAll(/attempt 1: (.*) \(\d+ ms\)/g)].map(
+      ([, text]) => text,
+    );
+    expect(results.toSorted()).toEqual(["sales for acme", "sales for umbrella", "stock for acme"]);
   });
 });
 

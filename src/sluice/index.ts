@@ -67,7 +67,7 @@ export type { Align } from "../core/limits/calendar-days.ts";
 
 export type { Enqueuing, EnqueueOptionsOf } from "../queue/enqueue/enqueue.ts";
 
-export type { EnqueueOptions } from "../queue/options.ts";
+export type { Debounce, EnqueueOptions } from "../queue/options.ts";
 
 export type {
   JobDefaults,

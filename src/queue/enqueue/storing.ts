@@ -21,6 +21,7 @@ import type { Job } from "../job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
 import type { WeightsOf } from "../lanes/lane-options.ts";
 import {
+  isDebounced,
   isRecurring,
   withDefaults,
   type JobOptionsRead,
@@ -143,7 +144,8 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const { clock } = access;
     const trace = parts.observing?.traces?.producer();
     await clock.ready();
-    const bulk = entries.map(({ json, value, options }) => {
+    const bulk = entries.map(({ json, value, options: given }) => {
+      const options = isDebounced(given) ? { ...given, delayMs: given.dedupe.waitMs } : given;
       const { opts: own, storedAtMs } = storedOptions(options, clock, shareOf(options));
       const opts = trace === undefined ? own : { ...own, sluice: { ...own.sluice, trace } };
       const isParked = options.key !== undefined && opts.delay === undefined;
@@ -208,8 +210,13 @@ function needsLook({ options }: JobToStore<unknown>): boolean {
   return options.id !== undefined || options.dedupeId !== undefined;
 }
 
-function dedupeOf({ dedupeId, dedupe = "first", dedupeMs }: JobOptionsRead): AddedJob["dedupe"] {
-  return dedupeId === undefined ? undefined : { id: dedupeId, mode: dedupe, ttl: dedupeMs };
+function dedupeOf(options: JobOptionsRead): AddedJob["dedupe"] {
+  const { dedupeId, dedupe = "first", dedupeMs, cancelRunning } = options;
+  if (dedupeId === undefined) return undefined;
+  const common = { id: dedupeId, ttl: dedupeMs, cancels: cancelRunning };
+  if (typeof dedupe !== "object") return { ...common, mode: dedupe };
+  const { mode, waitMs, maxDelayMs } = dedupe;
+  return { ...common, mode, waitMs, mostMs: maxDelayMs };
 }
 
 /**

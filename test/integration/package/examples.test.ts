@@ -36,6 +36,7 @@ describe("the data of an example", () => {
     "examples/durable-queue.ts",
     "examples/jobs/run-until-empty.ts",
     "examples/jobs/run-in-middleware.ts",
+    "examples/jobs/debounce.ts",
     "examples/calls/throttled-client.ts",
     "examples/calls/stop-at-a-budget.ts",
     "examples/calls/share-a-rate.ts",
@@ -118,6 +119,23 @@ describe("the example of middleware", () => {
       ([, text]) => text,
     );
     expect(results.toSorted()).toEqual(["sales for acme", "sales for umbrella", "stock for acme"]);
+  });
+});
+
+describe("the example of debounced jobs", () => {
+  it("runs each burst once with its newest data, and stops the run that is out of date", async () => {
+    const example = scripts.start("examples/jobs/debounce.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    expect(example.stdout.trim().split("\n")).toEqual([
+      'indexing "Slu"',
+      'stopped "Slu"',
+      'indexing "Sluice is fast"',
+      'indexed "Sluice is fast"',
+      "6 edits: 1 done, 1 cancelled",
+    ]);
   });
 });
 

@@ -103,6 +103,18 @@ interface JobOptions extends JobDefaults {
    */
   readonly cancelRunning?: boolean | undefined;
   /**
+   * Which jobs of the `key` stay if more than `keepAtMost` would wait:
+   *
+   * - `"newest"`: this job is stored, and the oldest waiting jobs of the key are removed.
+   * - `"oldest"`: this job is not stored. `enqueue` resolves with the last waiting job of the key, with `isNew: false`.
+   *
+   * Counts the due jobs of exactly this key that wait for their turn. Delayed jobs, and jobs that a worker has fetched,
+   * do not count. Defaults to no limit.
+   */
+  readonly keep?: "newest" | "oldest" | undefined;
+  /** How many jobs of the key may wait, with `keep`. From 1 to 1,000. Defaults to 1. */
+  readonly keepAtMost?: number | undefined;
+  /**
    * How long the `dedupeId` blocks other jobs, in ms from when the job is stored. Applies only to `dedupe: "first"`. By
    * default, the `dedupeId` blocks other jobs until this job is done or has failed.
    */
@@ -198,6 +210,8 @@ const ENQUEUE_OPTIONS = z.strictObject({
   dedupe: DEDUPE.optional(),
   cancelRunning: z.boolean({ error: "give true or false" }).optional(),
   dedupeMs: TIME,
+  keep: z.enum(["newest", "oldest"], { error: 'give "newest" or "oldest"' }).optional(),
+  keepAtMost: wholeNumber(1, 1_000, "jobs").optional(),
   ...DEFAULTED,
   every: wholeNumber(100, LONGEST_MS, "milliseconds").optional(),
   cron: z.string({ error: "give a cron expression" }).optional(),
@@ -248,6 +262,21 @@ const RULES: readonly {
     option,
     isBroken: (o: JobOptionsRead) => isDebounced(o) && o[option] !== undefined,
     remedy: "leave it out; a debounced job is due after waitMs",
+  })),
+  {
+    option: "keep",
+    isBroken: (o) => o.keep !== undefined && o.key === undefined,
+    remedy: "give a key, too; keep bounds how many jobs of a key wait",
+  },
+  {
+    option: "keepAtMost",
+    isBroken: (o) => o.keepAtMost !== undefined && o.keep === undefined,
+    remedy: 'set keep: "newest" or "oldest", too; it says which jobs stay',
+  },
+  ...(["dedupeId", "delayMs", "at"] as const).map((option) => ({
+    option,
+    isBroken: (o: JobOptionsRead) => has(o.keep, o[option] === 0 ? undefined : o[option]),
+    remedy: "leave it or keep out; keep bounds the jobs that are due at once, and have no dedupeId",
   })),
   { option: "cron", isBroken: (o) => has(o.cron, o.every), remedy: "give it or every, not both" },
   {

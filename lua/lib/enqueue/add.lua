@@ -2,6 +2,7 @@
 -- @include lib/enqueue/backlog
 -- @include lib/enqueue/debounce
 -- @include lib/enqueue/cancel-running
+-- @include lib/enqueue/keep
 -- Stores a new job in the same way as BullMQ's scripts (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with
 -- bullmq 6.7.0). A job with a key is parked immediately.
 
@@ -74,6 +75,8 @@ end
 -- Returns the id of the stored job, and true if the new job was stored under it.
 local function add(lanes, job)
   local what, id = meet(lanes, job)
+  local kept = what == 'add' and kept_instead(lanes, job)
+  if kept then what, id = 'keep', kept end
   if what == 'replace' then replace(lanes, id, job) end
   if job.dedupe and job.dedupe.cancels then cancel_running(lanes, what, id) end
   if what == 'keep' or what == 'replace' then
@@ -85,5 +88,6 @@ local function add(lanes, job)
   if job.id then own_id = job.id end
   store(lanes, own_id, job)
   place(lanes, own_id, job, what == 'after' and id or nil)
+  if job.keep and job.isParked then trim(lanes, own_id, job) end
   return own_id, true
 end

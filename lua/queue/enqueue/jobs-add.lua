@@ -7,10 +7,10 @@
   ARGV  [1] prefix: the prefix of the queue's keys
         [2] request: JSON: { most, jobs }. Most is { all, perKey }: the most pending jobs in total and per key;
             without it, there is no limit. Each job is { id, name, opts as JSON, timestamp, delay, priority, isParked,
-            weights, dedupe }. The id is set if the application chose it. A job with isParked joins its lane, with
+            weights, dedupe, keep }. The id is set if the application chose it. A job with isParked joins its lane, with
             weights as in lanes-join. The dedupe is { id, mode: first, last, again or debounce, ttl in ms, waitMs, mostMs,
             cancels }. A debounced job has waitMs, and may have mostMs, the longest delay. With cancels, the running job
-            is cancelled.
+            is cancelled. The keep is { mode: newest or oldest, most }: at most that many jobs of the key wait.
         [3…] json: the data of each job, as JSON
   Reply without room: the number of pending jobs, the exceeded limit, and its key, "" for all. Otherwise three values
         for each job: its id; 1 if it is new, else 0; and the stored hash of a job that is not new. The hash is

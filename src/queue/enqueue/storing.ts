@@ -177,7 +177,8 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const jobs = entries.map(({ options }, index) => {
       const { id, key } = options;
       const { isParked, ...job } = bulk[index]!;
-      return { ...job, own: { id, isParked, weights: weightsOf(key), dedupe: dedupeOf(options) } };
+      const own = { id, isParked, weights: weightsOf(key), dedupe: dedupeOf(options) };
+      return { ...job, own: { ...own, keep: keepOf(options) } };
     });
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
       const stored = await connection.addJobs({ queue: name, jobs: added, most });
@@ -205,9 +206,14 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   };
 }
 
-/** True if another job may already have the id or the dedupeId of this job. */
+/** True if this job may meet another one: by its id, its dedupeId, or the bound of its key. */
 function needsLook({ options }: JobToStore<unknown>): boolean {
-  return options.id !== undefined || options.dedupeId !== undefined;
+  const { id, dedupeId, keep } = options;
+  return id !== undefined || dedupeId !== undefined || keep !== undefined;
+}
+
+function keepOf({ keep, keepAtMost = 1 }: JobOptionsRead): AddedJob["keep"] {
+  return keep === undefined ? undefined : { mode: keep, most: keepAtMost };
 }
 
 function dedupeOf(options: JobOptionsRead): AddedJob["dedupe"] {

@@ -184,6 +184,8 @@ export const ENQUEUE_BODY: object = object(
       ],
     },
     cancelRunning: { type: "boolean" },
+    keep: { enum: ["newest", "oldest"] },
+    keepAtMost: { type: "integer", minimum: 1, maximum: 1_000 },
     dedupeMs: MS,
     attempts: { type: "integer", minimum: 1 },
     backoff: object({ baseMs: MS, maxMs: MS }),

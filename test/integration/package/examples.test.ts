@@ -37,6 +37,7 @@ describe("the data of an example", () => {
     "examples/jobs/run-until-empty.ts",
     "examples/jobs/run-in-middleware.ts",
     "examples/jobs/debounce.ts",
+    "examples/jobs/keep-newest.ts",
     "examples/calls/throttled-client.ts",
     "examples/calls/stop-at-a-budget.ts",
     "examples/calls/share-a-rate.ts",
@@ -135,6 +136,24 @@ describe("the example of debounced jobs", () => {
       'indexing "Sluice is fast"',
       'indexed "Sluice is fast"',
       "6 edits: 1 done, 1 cancelled",
+    ]);
+  });
+});
+
+describe("the example of kept jobs", () => {
+  it("runs the two newest jobs of each key", async () => {
+    const example = scripts.start("examples/jobs/keep-newest.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    const [first, ...runs] = example.stdout.trim().split("\n");
+    expect(first).toBe("20 jobs were enqueued, 4 wait");
+    expect(runs.toSorted()).toEqual([
+      "van-1: minute 10",
+      "van-1: minute 9",
+      "van-2: minute 10",
+      "van-2: minute 9",
     ]);
   });
 });

@@ -46,6 +46,8 @@ export interface AddedJob {
   readonly isParked: boolean;
   readonly weights: LaneJob["weights"];
   readonly dedupe: AddedDedupe | undefined;
+  /** The most jobs of the key that wait, and which of them stay. Undefined for no limit. */
+  readonly keep: { readonly mode: "newest" | "oldest"; readonly most: number } | undefined;
 }
 
 /** What happens if another job has the dedupeId of a job. */

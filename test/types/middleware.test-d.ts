@@ -14,7 +14,7 @@ const sluice = createSluice();
 const bucket = sluice.bucket("b", { rate: "1/s" });
 
 test("the middleware of a sluice sees data and results of unknown type", () => {
-  sluice.use({
+  const remove = sluice.use({
     handler(job, next) {
       expectTypeOf(job).toEqualTypeOf<Job<unknown>>();
       expectTypeOf(next()).toEqualTypeOf<Promise<HandlerResult<unknown>>>();
@@ -25,6 +25,8 @@ test("the middleware of a sluice sees data and results of unknown type", () => {
       return next(call.jobs.map(({ data, options }) => ({ data, options: { ...options } })));
     },
   });
+
+  expectTypeOf(remove).toEqualTypeOf<() => void>();
 });
 
 test("the middleware of a queue sees what its producers give and what its handlers get", () => {
@@ -49,7 +51,7 @@ test("the middleware of a queue sees what its producers give and what its handle
 test("a handler function returns a result of the queue", () => {
   const queue = sluice.queue<string, number>("q", { bucket });
 
-  queue.use({ handler: () => 1 });
+  expectTypeOf(queue.use({ handler: () => 1 })).toEqualTypeOf<() => void>();
   // @ts-expect-error: the results of the queue are numbers
   queue.use({ handler: () => "one" });
   // @ts-expect-error: a worker enqueues no jobs

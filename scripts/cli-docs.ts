@@ -25,6 +25,9 @@ With \`--json\`, each command prints one line of JSON; times without an end are 
 | 3         | no such bucket, queue, job or endpoint         |
 | 4         | Redis does not answer                          |
 | 5         | somebody else changed it, has newer rules, or it cannot be undone |
+| 6         | \`worker --until-empty\`: jobs became dead letters |
+| 7         | \`worker --until-empty\`: due jobs are left that cannot run |
+| 130, 143  | \`worker --until-empty\`: stopped by SIGINT, by SIGTERM |
 `;
 
 /** What help says, in a terminal of 80 columns. */

@@ -34,6 +34,17 @@ export class NewerRulesError extends Error {
   override readonly name = "NewerRulesError";
 }
 
+/** Thrown by a command that has printed its result, and that ends with this exit code. */
+export class EndWithCode extends Error {
+  override readonly name = "EndWithCode";
+  readonly code: number;
+
+  constructor(code: number) {
+    super(`The command ends with exit code ${code}`);
+    this.code = code;
+  }
+}
+
 interface GlobalOptions {
   readonly redis?: string;
   readonly prefix: string;
@@ -122,6 +133,22 @@ export function serveUnread(): void {
   isService = true;
 }
 
+let endsAtOnce = false;
+
+/**
+ * Makes the process end as soon as the command has ended. A module of the user may have left something open, such as a
+ * connection to a database.
+ */
+export function endAtOnce(): void {
+  endsAtOnce = true;
+}
+
+/** Ends the process with this code, once its output is written. */
+export function endWith(code: number): void {
+  process.exitCode = code;
+  if (endsAtOnce) process.stdout.write("", () => process.exit());
+}
+
 /** Handles a closed output. Ends the command if it only prints. */
 export function onUnreadable(error: NodeJS.ErrnoException): void {
   if (isService) return;
@@ -130,10 +157,11 @@ export function onUnreadable(error: NodeJS.ErrnoException): void {
   process.exit();
 }
 
-export function untilInterrupted(): Promise<void> {
+/** Resolves with the first signal that asks the process to end. */
+export function untilInterrupted(): Promise<"SIGINT" | "SIGTERM"> {
   return new Promise((resolve) => {
-    process.once("SIGINT", () => resolve());
-    process.once("SIGTERM", () => resolve());
+    process.once("SIGINT", () => resolve("SIGINT"));
+    process.once("SIGTERM", () => resolve("SIGTERM"));
   });
 }
 

@@ -25,6 +25,7 @@ import { readVersion } from "../sluice/version.ts";
 import { addWorker } from "./commands/work.ts";
 import {
   BrokenFileError,
+  EndWithCode,
   inOwnWords,
   NewerRulesError,
   NotFoundError,
@@ -43,7 +44,7 @@ const EXIT = {
 } as const;
 
 const EXIT_CODES = `
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue, job or endpoint, 4 Redis does not answer, 5 a conflict. A conflict means that another change came first, newer rules are in force, or the change cannot be undone.`;
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue, job or endpoint, 4 Redis does not answer, 5 a conflict. A conflict means that another change came first, newer rules are in force, or the change cannot be undone. \`worker --until-empty\` adds 6, 7, 130 and 143.`;
 
 /** Runs one command. Resolves with its exit code. */
 export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise<number> {
@@ -54,6 +55,7 @@ export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise
   } catch (error) {
     // Commander has already printed the error, the help or the version.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (error instanceof EndWithCode) return error.code;
     if (error instanceof NothingToUndoError) {
       io.err(`${error.message}\n`);
       return EXIT.changed;

@@ -16,6 +16,7 @@ export type ErrorCode =
   | "ERR_COST_TOO_LARGE"
   | "ERR_WAIT_TOO_LONG"
   | "ERR_LINE_FULL"
+  | "ERR_MIDDLEWARE"
   | "ERR_QUEUE_FULL"
   | "ERR_CHANGED"
   | "ERR_CANNOT_UNDO"

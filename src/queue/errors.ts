@@ -173,3 +173,19 @@ export class QueueFullError extends SluiceError<QueueFullError> {
     );
   }
 }
+
+/** A middleware has called `next()` twice or too late, or an `enqueue` middleware has returned no stored jobs. */
+export class MiddlewareError extends SluiceError<MiddlewareError> {
+  override readonly name = "MiddlewareError";
+  readonly code = "ERR_MIDDLEWARE";
+  /** The function of the middleware: `"enqueue"`. */
+  declare readonly hook: "handler" | "batch" | "enqueue";
+
+  constructor(hook: "handler" | "batch" | "enqueue", problem: string) {
+    const remedy =
+      hook === "enqueue"
+        ? "Call next() once, and return what it resolves with"
+        : "Call next() once, and await it";
+    super(`The ${hook} function of a middleware ${problem}. ${remedy}.`, { hook });
+  }
+}

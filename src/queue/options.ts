@@ -36,6 +36,18 @@ export type EnqueueOptions =
     })
   | (JobOptions & { readonly dedupeId: string; readonly every?: undefined });
 
+/** Joins the jobs of a burst: the job runs `waitMs` after the last of them, with the newest data. */
+export interface Debounce {
+  readonly mode: "debounce";
+  /** How long no other job may come before the job is due, in ms. */
+  readonly waitMs: number;
+  /**
+   * How long after the first job of the burst the job is due at the latest, in ms, however many jobs follow. At least
+   * `waitMs`. Defaults to no limit.
+   */
+  readonly maxDelayMs?: number | undefined;
+}
+
 /** All job options. {@link EnqueueOptions} adds the rules about which options can be combined. */
 interface JobOptions extends JobDefaults {
   /**
@@ -78,10 +90,30 @@ interface JobOptions extends JobDefaults {
    *   If the other job has begun, this job is stored as a second job.
    * - `"again"`: the same as `"last"` if the other job is pending. If the other job has begun, this job is stored and
    *   runs after the other job, however that one ends. At most one job waits in this way, with the newest data.
+   * - `{ mode: "debounce", waitMs, maxDelayMs }`: the same as `"again"`, but each new job also delays the pending job, as
+   *   long as that is not due. So a burst of jobs runs once, after its last job.
    *
    * Defaults to `"first"`.
    */
-  readonly dedupe?: DedupeMode | undefined;
+  readonly dedupe?: DedupeMode | Debounce | undefined;
+  /**
+   * Whether the running job with the same `dedupeId` is cancelled, as by `queue.cancel`: its `signal` is aborted within a
+   * second, and it becomes a dead letter. This job runs once that one has ended. Applies to `dedupe: "again"` and to
+   * debounced jobs. Defaults to false.
+   */
+  readonly cancelRunning?: boolean | undefined;
+  /**
+   * Which jobs of the `key` stay if more than `keepAtMost` would wait:
+   *
+   * - `"newest"`: this job is stored, and the oldest waiting jobs of the key are removed.
+   * - `"oldest"`: this job is not stored. `enqueue` resolves with the last waiting job of the key, with `isNew: false`.
+   *
+   * Counts the due jobs of exactly this key that wait for their turn. Delayed jobs, and jobs that a worker has fetched,
+   * do not count. Defaults to no limit.
+   */
+  readonly keep?: "newest" | "oldest" | undefined;
+  /** How many jobs of the key may wait, with `keep`. From 1 to 1,000. Defaults to 1. */
+  readonly keepAtMost?: number | undefined;
   /**
    * How long the `dedupeId` blocks other jobs, in ms from when the job is stored. Applies only to `dedupe: "first"`. By
    * default, the `dedupeId` blocks other jobs until this job is done or has failed.
@@ -135,7 +167,36 @@ const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 /** A job name is stored unchanged, and is never part of a Redis key. */
 const JOB_NAME = nameOf("leave out control characters");
 
-const DEDUPE_MODES: readonly DedupeMode[] = ["first", "last", "again"];
+const DEDUPE_MODES: readonly unknown[] = ["first", "last", "again"] satisfies DedupeMode[];
+const DEBOUNCE = z.strictObject({
+  mode: z.literal("debounce", {
+    error: 'give "debounce", or one of "first", "last" and "again" instead of the object',
+  }),
+  waitMs: wholeNumber(1, LONGEST_MS, "milliseconds"),
+  maxDelayMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+});
+const DEDUPE_REMEDY = 'give "first", "last", "again" or { mode: "debounce", waitMs: 1_000 }';
+/** Checked by hand, because a union would not name the wrong field of the object. */
+const DEDUPE: z.ZodType<DedupeMode | Debounce> = z
+  .custom<DedupeMode | Debounce>()
+  .superRefine((given: unknown, context) => {
+    if (DEDUPE_MODES.includes(given)) return;
+    const read = DEBOUNCE.safeParse(given);
+    if (read.success) return;
+    const [issue] = read.error.issues;
+    const isObject = typeof given === "object" && given !== null;
+    const [name] = issue!.code === "unrecognized_keys" ? issue!.keys : [];
+    const message =
+      name === undefined
+        ? issue!.message
+        : "there is no such option; give mode, waitMs or maxDelayMs";
+    const path = name === undefined ? issue!.path : [name];
+    context.addIssue({
+      code: "custom",
+      message: isObject ? message : DEDUPE_REMEDY,
+      path: isObject ? [...path] : [],
+    });
+  });
 
 const ENQUEUE_OPTIONS = z.strictObject({
   key: KEY_PATH.optional(),
@@ -146,8 +207,11 @@ const ENQUEUE_OPTIONS = z.strictObject({
   at: AT.optional(),
   id: OWN_ID.optional(),
   dedupeId: KEY.optional(),
-  dedupe: z.enum(DEDUPE_MODES, { error: 'give "first", "last" or "again"' }).optional(),
+  dedupe: DEDUPE.optional(),
+  cancelRunning: z.boolean({ error: "give true or false" }).optional(),
   dedupeMs: TIME,
+  keep: z.enum(["newest", "oldest"], { error: 'give "newest" or "oldest"' }).optional(),
+  keepAtMost: wholeNumber(1, 1_000, "jobs").optional(),
   ...DEFAULTED,
   every: wholeNumber(100, LONGEST_MS, "milliseconds").optional(),
   cron: z.string({ error: "give a cron expression" }).optional(),
@@ -162,7 +226,7 @@ export const ENQUEUE_OPTION_NAMES: readonly string[] = Object.keys(ENQUEUE_OPTIO
 
 /** The rules for options that exclude each other, or need each other. */
 const RULES: readonly {
-  readonly option: keyof EnqueueOptions;
+  readonly option: keyof EnqueueOptions | "dedupe.maxDelayMs";
   readonly isBroken: (options: JobOptionsRead) => boolean;
   readonly remedy: string | ((options: JobOptionsRead) => string | undefined);
 }[] = [
@@ -183,6 +247,37 @@ const RULES: readonly {
     remedy:
       'remove dedupeMs; it only applies with dedupe: "first", because "last" and "again" drop no job',
   },
+  {
+    option: "cancelRunning",
+    isBroken: (o) => o.cancelRunning === true && o.dedupe !== "again" && !isDebounced(o),
+    remedy:
+      'set dedupe: "again" or { mode: "debounce", waitMs }, too; only then does this job run after the running one',
+  },
+  {
+    option: "dedupe.maxDelayMs",
+    isBroken: (o) => isDebounced(o) && (o.dedupe.maxDelayMs ?? Infinity) < o.dedupe.waitMs,
+    remedy: "give at least waitMs, or leave it out",
+  },
+  ...(["delayMs", "at"] as const).map((option) => ({
+    option,
+    isBroken: (o: JobOptionsRead) => isDebounced(o) && o[option] !== undefined,
+    remedy: "leave it out; a debounced job is due after waitMs",
+  })),
+  {
+    option: "keep",
+    isBroken: (o) => o.keep !== undefined && o.key === undefined,
+    remedy: "give a key, too; keep bounds how many jobs of a key wait",
+  },
+  {
+    option: "keepAtMost",
+    isBroken: (o) => o.keepAtMost !== undefined && o.keep === undefined,
+    remedy: 'set keep: "newest" or "oldest", too; it says which jobs stay',
+  },
+  ...(["dedupeId", "delayMs", "at"] as const).map((option) => ({
+    option,
+    isBroken: (o: JobOptionsRead) => has(o.keep, o[option] === 0 ? undefined : o[option]),
+    remedy: "leave it or keep out; keep bounds the jobs that are due at once, and have no dedupeId",
+  })),
   { option: "cron", isBroken: (o) => has(o.cron, o.every), remedy: "give it or every, not both" },
   {
     option: "timeZone",
@@ -232,7 +327,16 @@ export function readEnqueueOptions(where: string, given: unknown): JobOptionsRea
   if (broken === undefined) return ownOf(read);
   const { option } = broken;
   const remedy = typeof broken.remedy === "string" ? broken.remedy : broken.remedy(read)!;
-  throw new InvalidOptionError({ where, option, value: read[option], remedy });
+  const value =
+    option === "dedupe.maxDelayMs" ? (read.dedupe as Debounce).maxDelayMs : read[option];
+  throw new InvalidOptionError({ where, option, value, remedy });
+}
+
+/** True if a job waits for the end of its burst. */
+export function isDebounced<Options extends Pick<JobOptions, "dedupe">>(
+  options: Options,
+): options is Options & { readonly dedupe: Debounce } {
+  return typeof options.dedupe === "object";
 }
 
 function faultOf({ cron, timeZone, dedupeId }: JobOptionsRead): string | undefined {
@@ -251,12 +355,14 @@ export function readDedupeId(where: string, given: unknown): string {
   throw new InvalidOptionError({ where, option: "dedupeId", value: given, remedy });
 }
 
-/** Copies the values of `at` and `cost`, because the caller may reuse these objects. */
+/** Copies the values of `at`, `cost` and `dedupe`, because the caller may reuse these objects. */
 function ownOf(read: JobOptionsRead): JobOptionsRead {
-  const { at, cost } = read;
-  if (typeof at !== "object" && typeof cost !== "object") return read;
+  const { at, cost, dedupe } = read;
+  const isOwn = [at, cost, dedupe].every((value) => typeof value !== "object");
+  if (isOwn) return read;
   return {
     ...read,
+    dedupe: typeof dedupe === "object" ? { ...dedupe } : dedupe,
     at: typeof at === "object" ? at.getTime() : at,
     cost: typeof cost === "object" ? { ...cost } : cost,
   };

@@ -44,6 +44,12 @@ import { createFinishedWaits } from "./manage/finished.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
 import { createSettingByHand, type SettingByHand } from "./manage/overrides.ts";
+import type { EnqueueMiddleware } from "./enqueue/middleware.ts";
+import {
+  createMiddlewares,
+  type Middleware,
+  type Middlewares,
+} from "./worker/handlers/middleware.ts";
 
 /**
  * Durable jobs for one bucket, stored in Redis until a worker has a slot for them. Handlers get `Data` and return
@@ -102,6 +108,13 @@ export interface Queue<Data, Result = unknown, Input = Data>
    * gone, how many workers are alive, how many are needed, and how recent attempts ended. Throws as `counts` does.
    */
   status(): Promise<QueueStatus>;
+  /**
+   * Adds functions around `enqueue` and around the handlers of the queue's workers in this process. They run inside the
+   * middleware of the sluice, in the order in which they were added. Returns a function that removes them.
+   *
+   * @throws {@link InvalidOptionError} when it has no function, or something that is not a function.
+   */
+  use(middleware: Middleware<Data, Result, Input>): () => void;
   /** The queue's name and prefix in BullMQ, for dashboards such as bull-board: `new Queue(name, { prefix, connection })`. */
   readonly stored: { readonly name: string; readonly prefix: string };
 }
@@ -126,6 +139,8 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   readonly maxJobBytes: number;
   /** The queue settings that rules and operators can change, such as how many done jobs are kept. */
   readonly settings: QueueSettingsLive;
+  /** The middleware of the sluice and of the queue. */
+  readonly middlewares: Middlewares;
   close(): Promise<void>;
 }
 
@@ -149,6 +164,12 @@ export interface QueueParts<Data> extends QueueSettings {
   readonly elsewhere?: QueueDeclared | undefined;
   readonly observing?: Observing | undefined;
   readonly changeLog: ChangeLog;
+  /** The middleware of the sluice. */
+  readonly middlewares: Pick<Middlewares, "all">;
+  /**
+   * True for the queue of a webhook sender. Its jobs are Sluice's own, so no middleware runs when they are stored.
+   */
+  readonly isSender?: boolean | undefined;
 }
 
 export function createQueue<Data, Result = unknown, Input = Data>(
@@ -207,6 +228,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     jsonOf: async (where, data) => (await takeData(where, data, { schema, maxJobBytes })).json,
     finished: waits.until,
   };
+  const middlewares = createMiddlewares(settings.middlewares);
   const { enqueuing, rows } = createEnqueuing<Data, Result, Input>({
     name,
     bucket,
@@ -221,6 +243,16 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     observing: settings.observing,
     jobs,
     wakes,
+    middleware: () =>
+      settings.isSender === true
+        ? []
+        : (middlewares
+            .all()
+            .flatMap((each) => each.enqueue ?? []) as unknown as readonly EnqueueMiddleware<
+            Data,
+            Result,
+            Input
+          >[]),
   });
 
   const steering = { queue: name, access, lanes, log };
@@ -279,13 +311,15 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     }),
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),
+    use: (middleware) => middlewares.use(middleware),
   };
-  assertArgumentCount(queue, { throws: ["on", "off"], takes: { enqueue: ENQUEUE_TAKES } });
+  assertArgumentCount(queue, { throws: ["on", "off", "use"], takes: { enqueue: ENQUEUE_TAKES } });
   const owned: OwnedQueue<Data, Result, Input> = Object.assign(queue, {
     weightsOf,
     schema,
     maxJobBytes,
     settings: live,
+    middlewares,
     async close() {
       wakes.close();
       waits.close();

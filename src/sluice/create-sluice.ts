@@ -28,6 +28,7 @@ import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { type BatchWorkerOptions, type WorkerOptions } from "../queue/worker/worker-options.ts";
 import type { OwnedQueue, Queue } from "../queue/queue.ts";
 import type { BatchHandler, HandlerInput } from "../queue/worker/context.ts";
+import { createMiddlewares, type Middleware } from "../queue/worker/handlers/middleware.ts";
 import { createWorker, type Worker } from "../queue/worker/worker.ts";
 import { createBackend } from "../stores/redis/backend.ts";
 import {
@@ -171,6 +172,19 @@ export interface Sluice extends Emitter<SluiceEvents> {
     options: BatchWorkerOptions<Data>,
   ): Worker<Data, Result>;
   /**
+   * Adds functions around `enqueue` and around the handlers of all queues and workers of this sluice. Use it for the
+   * context of tenants, transactions or tracing. They run outside the middleware of queues and workers, in the order in
+   * which they were added. Returns a function that removes them.
+   *
+   * Calls of `enqueue` and attempts that begin after this call run through the middleware. The handlers of webhook
+   * workers run through it too. Jobs that Sluice itself stores do not: runs of schedules, retries and replays, and the
+   * deliveries of webhooks.
+   *
+   * @throws {@link InvalidOptionError} when it has no function, or something that is not a function.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  use(middleware: Middleware): () => void;
+  /**
    * Lists the buckets, queues, workers and processes that share this Redis and prefix, for
    * operators. The list omits per-key limits that only the code of another process knows.
    *
@@ -261,6 +275,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const statuses = createStatuses({ store, insight, ...buckets });
   const facts = createInsight({ insight, statuses });
   const changeLog = createChangeLog({ store: insight, logger, process: OF_PROCESS });
+  const middlewares = createMiddlewares();
   const queues = createQueues({
     buckets,
     insight,
@@ -269,6 +284,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     timeoutMs,
     logger,
     observing,
+    middlewares,
     connectFor: connectQueueFor,
     onOpened: () => reporter.onActivity(),
   });
@@ -353,14 +369,19 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const own = queues.hasOwnConnections(queue?.name);
       const connectQueue = connectQueueFor("worker()", queue?.name, own);
       const bucket = bucketOf(queue);
-      const { weightsOf, schema, settings: kept } = queue as OwnedQueue<Data, Result, never>;
+      const owned = queue as OwnedQueue<Data, Result, never>;
+      const { weightsOf, schema, settings: kept, middlewares } = owned;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const common = { prefix, logger, observing, weightsOf, schema, kept };
+      const common = { prefix, timeoutMs, logger, observing, weightsOf, schema, kept, middlewares };
       const worker = workers.add(queue.name, (own) =>
         createWorker({ ...parts, ...common, ...own }),
       );
       reporter.onActivity();
       return worker;
+    },
+    use(middleware) {
+      assertOpen();
+      return middlewares.use(middleware);
     },
     overview: (async (given?: OverviewOptions) => {
       assertOpen();
@@ -398,9 +419,14 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     membersOf: (bucket) => buckets.membersOf(bucket),
     noteSender: (queue) => queues.noteSender(queue),
     onClose: (closeFirst) => void closers.push(closeFirst),
-    hasWorkers: () => workers.reports().length > 0,
+    expectWorker: (starting) => workers.expect(starting),
+    async hasWorkers() {
+      await workers.started();
+      return workers.reports().length > 0;
+    },
+    drainWorkers: (idleMs) => workers.drain(idleMs),
   });
-  return assertArgumentCount(sluice, { throws: ["bucket", "queue", "worker", "on", "off"] });
+  return assertArgumentCount(sluice, { throws: ["bucket", "queue", "worker", "use", "on", "off"] });
 }
 
 /**

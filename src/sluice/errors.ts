@@ -21,6 +21,7 @@ import type {
   JobMissingError,
   JobStateError,
   JobUnfinishedError,
+  MiddlewareError,
   QueueFullError,
 } from "../queue/errors.ts";
 import type {
@@ -52,6 +53,7 @@ export type AnySluiceError =
   | JobUnfinishedError
   | LeaseLostError
   | LineFullError
+  | MiddlewareError
   | QueueFullError
   | RedisRequiredError
   | StoreUnavailableError

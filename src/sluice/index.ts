@@ -67,7 +67,7 @@ export type { Align } from "../core/limits/calendar-days.ts";
 
 export type { Enqueuing, EnqueueOptionsOf } from "../queue/enqueue/enqueue.ts";
 
-export type { EnqueueOptions } from "../queue/options.ts";
+export type { Debounce, EnqueueOptions } from "../queue/options.ts";
 
 export type {
   JobDefaults,
@@ -78,6 +78,7 @@ export type {
 
 export type {
   CloseOptions,
+  DrainOptions,
   WorkerOptions,
   BatchOptions,
   BatchWorkerOptions,
@@ -95,6 +96,7 @@ export {
   JobMissingError,
   JobStateError,
   JobUnfinishedError,
+  MiddlewareError,
   QueueFullError,
 } from "../queue/errors.ts";
 
@@ -172,6 +174,15 @@ export type {
   JobContext,
 } from "../queue/worker/context.ts";
 
+export type { EnqueueCall, EnqueueMiddleware, JobToEnqueue } from "../queue/enqueue/middleware.ts";
+export type {
+  BatchMiddleware,
+  HandlerMiddleware,
+  Middleware,
+  WorkerMiddleware,
+} from "../queue/worker/handlers/middleware.ts";
+
+export type { Drained } from "../queue/worker/drain.ts";
 export type { Worker } from "../queue/worker/worker.ts";
 
 export type { WorkerStatus } from "../queue/worker/report.ts";

@@ -4,6 +4,7 @@ import type { Observing } from "../core/events/observer.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { RulesInUse } from "../rules/apply.ts";
+import type { Drained } from "../queue/worker/drain.ts";
 import type { Backend } from "../stores/redis/backend.ts";
 
 /** The internal parts of a sluice that other entry points of this package use. */
@@ -27,8 +28,12 @@ export interface SluiceParts {
   readonly noteSender: (queue: string) => void;
   /** Registers a function that runs when the sluice closes, before its workers close. */
   readonly onClose: (close: () => Promise<void>) => void;
-  /** True if the sluice has an open worker. */
-  readonly hasWorkers: () => boolean;
+  /** Called with a promise that resolves once a worker has started. */
+  readonly expectWorker: (starting: Promise<void>) => void;
+  /** Resolves once all expected workers have started: with true if the sluice has an open worker. */
+  readonly hasWorkers: () => Promise<boolean>;
+  /** Drains all workers of the sluice together, as `worker.drain()` does. */
+  readonly drainWorkers: (idleMs: number) => Promise<Drained>;
 }
 
 const partsOfSluices = new WeakMap<object, SluiceParts>();

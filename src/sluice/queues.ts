@@ -9,6 +9,7 @@ import type { Observing } from "../core/events/observer.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { declaredOf } from "../queue/enqueue/declared-elsewhere.ts";
 import { createQueue, type OwnedQueue, type Queue } from "../queue/queue.ts";
+import type { Middlewares } from "../queue/worker/handlers/middleware.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 import { assertSame, type Buckets, type Declaration } from "./buckets.ts";
 import { readQueueOptions, type QueueOptions } from "./options.ts";
@@ -59,6 +60,8 @@ export interface QueuesParts {
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing?: Observing | undefined;
+  /** The middleware of the sluice. */
+  readonly middlewares: Pick<Middlewares, "all">;
   /** Called when a queue was opened, so that the process reports it. */
   readonly onOpened: () => void;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
@@ -99,7 +102,7 @@ export function createQueues(parts: QueuesParts): Queues {
     const reported = { ...completeSettings(declared), maxJobBytes, elsewhere: declared };
     const connect = connectFor("findQueue()", name);
     const readSettings = settingsOf(name, isSender);
-    return createQueue({ ...common, name, bucket, connect, readSettings, ...reported });
+    return createQueue({ ...common, name, bucket, connect, readSettings, isSender, ...reported });
   }
 
   return {
@@ -127,7 +130,16 @@ export function createQueues(parts: QueuesParts): Queues {
       }
       const connect = connectFor(where, name, others.ownConnections);
       const readSettings = settingsOf(name, senders.has(name));
-      const made = { ...common, name, bucket: owned, connect, readSettings, ...behaviour };
+      const ofSender = { isSender: senders.has(name) };
+      const made = {
+        ...common,
+        name,
+        bucket: owned,
+        connect,
+        readSettings,
+        ...ofSender,
+        ...behaviour,
+      };
       const queue = createQueue<Data, Result, Input>(made);
       const isSender = senders.has(name) ? { isSender: true } : {};
       const declared = { ...declaredOf({ ...behaviour, bucket: owned }), ...isSender };

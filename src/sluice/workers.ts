@@ -1,17 +1,24 @@
 import { randomUUID } from "node:crypto";
 import type { WorkerActivity } from "../core/stores/insight/store.ts";
-import type { Worker } from "../queue/worker/worker.ts";
+import { drain, type Drained } from "../queue/worker/drain.ts";
+import type { OwnedWorker } from "../queue/worker/worker.ts";
 
 /** The open workers of one sluice. */
 export interface Workers {
   /** Creates a worker for a queue, and tracks it until it is closed. */
   add<Made extends Running>(queue: string, make: (own: OwnParts) => Made): Made;
+  /** Adds a worker that is about to start. */
+  expect(starting: Promise<void>): void;
+  /** Resolves once all expected workers have started. */
+  started(): Promise<void>;
   /** Returns the state of each worker, for this process's report. */
   reports(): WorkerActivity[];
+  /** Drains all open workers together, as `worker.drain()` does. */
+  drain(idleMs: number): Promise<Drained>;
   close(): Promise<void>;
 }
 
-type Running = Pick<Worker, "status" | "close">;
+type Running = Pick<OwnedWorker, "status" | "close" | "drainable">;
 
 interface OwnParts {
   readonly workerId: string;
@@ -21,7 +28,16 @@ interface OwnParts {
 export function createWorkers(): Workers {
   const workers = new Map<string, { readonly queue: string; readonly worker: Running }>();
 
+  const starts = new Set<Promise<void>>();
+
   return {
+    expect(starting) {
+      const start = starting.finally(() => starts.delete(start));
+      starts.add(start);
+    },
+    async started() {
+      await Promise.all(starts);
+    },
     add(queue, make) {
       const workerId = randomUUID();
       const worker = make({ workerId, onClosed: () => void workers.delete(workerId) });
@@ -34,6 +50,12 @@ export function createWorkers(): Workers {
         if (state === "closed") return [];
         return [{ worker: id, queue, state, sinceMs, running, waiting, concurrency, paused }];
       }),
+    drain(idleMs) {
+      return drain(
+        [...workers.values()].map(({ worker }) => worker.drainable),
+        idleMs,
+      );
+    },
     async close() {
       await Promise.all([...workers.values()].map(({ worker }) => worker.close()));
     },

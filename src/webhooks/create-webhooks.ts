@@ -88,6 +88,8 @@ export interface WebhooksParts {
     handler: Handler<WebhookJob, undefined>,
     options: WorkerOptions,
   ) => Worker<WebhookJob, undefined>;
+  /** Called with a promise that resolves once a worker has started. */
+  readonly expectWorker: (starting: Promise<void>) => void;
   /** Registers a function that runs when the sluice closes, before its workers close. */
   readonly onClose: (close: () => Promise<void>) => void;
 }
@@ -227,6 +229,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
           ]);
         },
         start: (read) => parts.startWorker(queue, handler, read),
+        onStarting: parts.expectWorker,
         onClosed: () => workers.delete(worker),
       });
       workers.add(worker);

@@ -29,7 +29,8 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
   const parts = partsOf(where, sluice);
   const read = readWebhooksOptions(where, options);
   const { name, keepMs } = read;
-  const { prefix, timeoutMs, logger, observing, changeLog: log, onClose } = parts;
+  const { prefix, timeoutMs, logger, observing, changeLog: log } = parts;
+  const { onClose, expectWorker } = parts;
   parts.noteSender(name);
   const connection = parts.connect(where, name);
   try {
@@ -50,6 +51,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
           keepFailed: { forMs: keepMs },
         }),
       startWorker: (queue, handler, given) => sluice.worker(queue, handler, given),
+      expectWorker,
       onClose,
     });
   } catch (error) {

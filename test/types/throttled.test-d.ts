@@ -325,6 +325,6 @@ describe("the types of a queue", () => {
     const sluice = createSluice();
     const queue = sluice.queue<number>("charges", { bucket });
 
-    expectTypeOf(sluice.worker(queue, (job) => job.data + 1)).toEqualTypeOf<Worker>();
+    expectTypeOf(sluice.worker(queue, (job) => job.data + 1)).toEqualTypeOf<Worker<number>>();
   });
 });

@@ -1,19 +1,10 @@
 -- @include lib/enqueue/find-duplicate
 -- @include lib/enqueue/backlog
+-- @include lib/enqueue/debounce
+-- @include lib/enqueue/cancel-running
+-- @include lib/enqueue/keep
 -- Stores a new job in the same way as BullMQ's scripts (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with
 -- bullmq 6.7.0). A job with a key is parked immediately.
-
--- Delays a job as BullMQ does. The score is in ms, with 12 more bits for the order within one ms.
-local function delay_until(lanes, id, at_ms)
-  local first, last = at_ms * 4096, at_ms * 4096 + 4095
-  local taken = redis.call('ZREVRANGEBYSCORE', lanes.delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  local score = taken and math.min(tonumber(taken) + 1, last) or first
-  redis.call('ZADD', lanes.delayed, string.format('%.0f', score), id)
-  redis.call('XADD', lanes.events, '*', 'event', 'delayed', 'jobId', id, 'delay', string.format('%.0f', at_ms))
-  -- Updates the marker, because a worker that blocks on it may now have to wake up earlier.
-  local soonest = redis.call('ZRANGE', lanes.delayed, 0, 0, 'WITHSCORES')[2]
-  redis.call('ZADD', lanes.marker, string.format('%.0f', math.floor(tonumber(soonest) / 4096)), '1')
-end
 
 -- Puts a stored job into its lane, or among the delayed or waiting jobs.
 local function place(lanes, id, job, followed)
@@ -49,19 +40,28 @@ local function store(lanes, id, job)
   redis.call('XADD', lanes.events, '*', 'event', 'added', 'jobId', id, 'name', job.name)
   if not dedupe then return end
   redis.call('HSET', key, 'deid', dedupe.id)
+  if dedupe.waitMs then redis.call('HSET', key, 'sluiceSince', string.format('%.0f', lanes.now_ms)) end
   local held = { lanes.jobs .. 'de:' .. dedupe.id, id }
   if dedupe.ttl then held[3], held[4] = 'PX', string.format('%.0f', dedupe.ttl) end
   redis.call('SET', unpack(held))
 end
 
--- Replaces the data and options of a pending job. Its id, key, position, priority and times stay.
+-- Replaces the data and options of a pending job. Its id, key, position and priority stay, and so do its times, except
+-- for those of a debounced job.
 local function replace(lanes, id, job)
   local key = lanes.jobs .. id
   local name, stored = unpack(redis.call('HMGET', key, 'name', 'opts'))
   local old, new = cjson.decode(stored), cjson.decode(job.opts)
   local ours, before = new.sluice or {}, old.sluice or {}
   new.delay, new.priority, new.timestamp, new.de = old.delay, old.priority, old.timestamp, old.de
-  ours.maxWaitMs, ours.startByMs, ours.ordered = before.maxWaitMs, before.startByMs, before.ordered
+  ours.ordered = before.ordered
+  local due_ms = job.dedupe.waitMs and postpone(lanes, id, job.dedupe)
+  if due_ms then
+    new.delay = delay_of(lanes, id)
+    if ours.maxWaitMs then ours.startByMs = due_ms + ours.maxWaitMs end
+  else
+    ours.maxWaitMs, ours.startByMs = before.maxWaitMs, before.startByMs
+  end
   new.sluice = ours
   redis.call('HSET', key, 'data', job.data, 'opts', cjson.encode(new))
   local lane_key = key_of(name)
@@ -75,11 +75,14 @@ end
 -- Returns the id of the stored job, and true if the new job was stored under it.
 local function add(lanes, job)
   local what, id = meet(lanes, job)
+  local kept = what == 'add' and kept_instead(lanes, job)
+  if kept then what, id = 'keep', kept end
   if job.row then
     redis.call('ZADD', lanes.rows, lanes.now_ms, job.row)
     lanes.has_rows = true
   end
   if what == 'replace' then replace(lanes, id, job) end
+  if job.dedupe and job.dedupe.cancels then cancel_running(lanes, what, id) end
   if what == 'keep' or what == 'replace' then
     local event = job.id == id and 'duplicated' or 'deduplicated'
     redis.call('XADD', lanes.events, '*', 'event', event, 'jobId', id)
@@ -89,5 +92,6 @@ local function add(lanes, job)
   if job.id then own_id = job.id end
   store(lanes, own_id, job)
   place(lanes, own_id, job, what == 'after' and id or nil)
+  if job.keep and job.isParked then trim(lanes, own_id, job) end
   return own_id, true
 end

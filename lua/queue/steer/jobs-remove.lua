@@ -33,12 +33,6 @@ local function take_out(id, key, schedule)
   return place
 end
 
-local function forget(id, dedupe_id)
-  local job, held = lanes.jobs .. id, dedupe_id and lanes.jobs .. 'de:' .. dedupe_id
-  if held and redis.call('GET', held) == id then redis.call('DEL', held) end
-  redis.call('UNLINK', job, job .. ':logs')
-end
-
 local removed, is_freed = {}, false
 for at = 3, #ARGV do
   local id = ARGV[at]
@@ -46,8 +40,7 @@ for at = 3, #ARGV do
   local key = name and key_of(name)
   local place = name and take_out(id, key, schedule)
   if place then
-    forget(id, dedupe_id)
-    redis.call('XADD', lanes.events, '*', 'event', 'removed', 'jobId', id, 'prev', place)
+    erase(lanes, id, dedupe_id, place)
     removed[#removed + 1] = id
     -- The job's ordered key may wait for this job to end. Makes a worker check the key now.
     local is_head = key and lanes.is_ordered and redis.call('ZADD', lanes.heads, 'XX', 'CH', lanes.now_ms, key) == 1

@@ -36,7 +36,8 @@ function orderOf(ordered: Exclude<Ordered, false>): QueueDeclared["ordered"] {
 export function createElsewhere(
   queue: string,
   { ordered, hasCosts }: QueueDeclared,
-): Pick<EnqueuingParts<unknown>, "orderOf"> & Required<Pick<EnqueuingParts<unknown>, "checkCost">> {
+): Pick<EnqueuingParts<unknown, unknown, unknown>, "orderOf"> &
+  Required<Pick<EnqueuingParts<unknown, unknown, unknown>, "checkCost">> {
   const isSome = ordered?.keys === "some";
   return {
     orderOf: (where, key) => {

@@ -16,6 +16,7 @@ import {
 import type { StoredRowsPage } from "../../stores/redis/queue/store.ts";
 import { checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
+import { enqueueThrough, type EnqueueMiddleware, type JobToEnqueue } from "./middleware.ts";
 import { createStoring, type JobToStore, type StoringParts } from "./storing.ts";
 
 /** Returns the options of one job, from its data and its index. */
@@ -99,7 +100,7 @@ export function outboxRowsOf(queue: unknown): OutboxRows | undefined {
   return typeof queue === "object" && queue !== null ? outboxRows.get(queue) : undefined;
 }
 
-export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
+export interface EnqueuingParts<Data, Result, Input> extends DataRules<Data>, StoringParts {
   /**
    * Returns what happens to a job's key after a dead letter, or undefined if the key is not ordered. Rejects a job
    * without a key if all keys are ordered.
@@ -107,10 +108,12 @@ export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
   readonly orderOf: (where: string, key: string | undefined) => LaneOrder | undefined;
   /** Rejects a job if only other processes can compute its cost. */
   readonly checkCost: ((where: string, cost: Cost | undefined) => void) | undefined;
+  /** Returns the functions that run around each call, the outermost first. */
+  readonly middleware: () => readonly EnqueueMiddleware<Data, Result, Input>[];
 }
 
 export function createEnqueuing<Data, Result, Input>(
-  parts: EnqueuingParts<Data>,
+  parts: EnqueuingParts<Data, Result, Input>,
 ): { readonly enqueuing: Enqueuing<Data, Result, Input>; readonly rows: OutboxRows } {
   const { name: queue, bucket, connection, weightsOf, orderOf, checkCost } = parts;
   const { access } = parts.jobs;
@@ -153,9 +156,9 @@ export function createEnqueuing<Data, Result, Input>(
   }
 
   function readForMany(
+    where: string,
     options: EnqueueOptions | EnqueueOptionsOf<Input> | undefined,
   ): (data: Input, index: number) => OrderedJobOptions {
-    const where = "enqueueMany()";
     if (typeof options !== "function") {
       const forAll = readOptions(where, options);
       assertForMany(where, forAll, true);
@@ -230,19 +233,66 @@ export function createEnqueuing<Data, Result, Input>(
     forget: (outbox, ids) => access.ask(() => connection.forgetRows({ queue, outbox, rows: ids })),
   };
 
+  // Reads the data and options before the first `await`, because the caller may reuse these objects.
+  async function enqueueOne(
+    where: string,
+    data: Input,
+    options: EnqueueOptions | undefined,
+  ): Promise<QueuedJob<Data, Result>> {
+    let read = readOptions(where, options);
+    const checking = checkDrawable(where, read);
+    const [taken] = await Promise.all([takeOne(where, data), checking]);
+    if (lacksCost(read)) {
+      read = await withCost(where, taken.value, read);
+      await checkDrawable(where, read);
+    }
+    const [job] = await storing.store([{ ...taken, options: read }]);
+    return job!;
+  }
+
+  async function enqueueAll(
+    where: string,
+    data: readonly Input[],
+    options: EnqueueOptions | EnqueueOptionsOf<Input> | undefined,
+  ): Promise<QueuedJob<Data, Result>[]> {
+    const entries: JobToStore<Data>[] = [];
+    let checked: OrderedJobOptions | undefined;
+    for (const [index, taken] of takeMany(where, data, readForMany(where, options)).entries()) {
+      const reading = typeof taken.data === "function" ? taken.data() : taken.data;
+      // Avoids an `await` where there is no promise, which is the usual case.
+      const read = reading instanceof Promise ? await reading : reading;
+      const own = lacksCost(taken.options)
+        ? await withCost(oneOf(where, index), read.value, taken.options)
+        : taken.options;
+      const checking = own === checked ? undefined : checkDrawable(where, own);
+      if (checking !== undefined) await checking;
+      checked = own;
+      entries.push({ ...read, options: own });
+    }
+    return storing.storeMany(entries);
+  }
+
+  /** Stores the jobs that a middleware may have changed. */
+  async function enqueueChanged(
+    where: string,
+    jobs: readonly JobToEnqueue<Input>[],
+  ): Promise<QueuedJob<Data, Result>[]> {
+    const changed = `${where}, after its middleware`;
+    if (jobs.length === 1) return [await enqueueOne(changed, jobs[0]!.data, jobs[0]!.options)];
+    const data = jobs.map((job) => job.data);
+    return enqueueAll(changed, data, (_data, index) => jobs[index]!.options);
+  }
+
   const enqueuing: Enqueuing<Data, Result, Input> = {
-    // Reads the data and options before the first `await`, because the caller may reuse these objects.
     async enqueue(data, options) {
       const where = "enqueue()";
       if (typeof data === "string") refuseNameAndData(where, options);
-      let read = readOptions(where, options);
-      const checking = checkDrawable(where, read);
-      const [taken] = await Promise.all([takeOne(where, data), checking]);
-      if (lacksCost(read)) {
-        read = await withCost(where, taken.value, read);
-        await checkDrawable(where, read);
-      }
-      const [job] = await storing.store([{ ...taken, options: read }]);
+      const middleware = parts.middleware();
+      if (middleware.length === 0) return enqueueOne(where, data, options);
+      readOptions(where, options);
+      const jobs = [jobToEnqueue(where, data, options)];
+      const store = (changed: readonly JobToEnqueue<Input>[]) => enqueueChanged(where, changed);
+      const [job] = await enqueueThrough(middleware, parts.name, jobs, store);
       return job!;
     },
     async enqueueMany(data, options) {
@@ -251,24 +301,32 @@ export function createEnqueuing<Data, Result, Input>(
         const remedy = "give an array with the data of each job";
         throw new InvalidOptionError({ where, option: "data", value: data, remedy });
       }
-      const entries: JobToStore<Data>[] = [];
-      let checked: OrderedJobOptions | undefined;
-      for (const [index, taken] of takeMany(where, data, readForMany(options)).entries()) {
-        const reading = typeof taken.data === "function" ? taken.data() : taken.data;
-        // Avoids an `await` where there is no promise, which is the usual case.
-        const read = reading instanceof Promise ? await reading : reading;
-        const own = lacksCost(taken.options)
-          ? await withCost(oneOf(where, index), read.value, taken.options)
-          : taken.options;
-        const checking = own === checked ? undefined : checkDrawable(where, own);
-        if (checking !== undefined) await checking;
-        checked = own;
-        entries.push({ ...read, options: own });
-      }
-      return storing.storeMany(entries);
+      const middleware = parts.middleware();
+      if (middleware.length === 0) return enqueueAll(where, data, options);
+      const optionsOf = typeof options === "function" ? options : () => options;
+      const jobs = (data as readonly Input[]).map((each, index) =>
+        jobToEnqueue(oneOf(where, index), each, optionsOf(each, index)),
+      );
+      // Refuses options that can never work before the middleware runs.
+      const check = readForMany(
+        where,
+        typeof options === "function" ? (_data, index) => jobs[index]!.options : options,
+      );
+      for (const [index, job] of jobs.entries()) check(job.data, index);
+      const store = (changed: readonly JobToEnqueue<Input>[]) => enqueueChanged(where, changed);
+      return [...(await enqueueThrough(middleware, parts.name, jobs, store))];
     },
   };
   return { enqueuing, rows };
+}
+
+/** Copies the data and options of a job, because the caller may reuse these objects. */
+function jobToEnqueue<Input>(
+  where: string,
+  data: Input,
+  options: EnqueueOptions | undefined,
+): JobToEnqueue<Input> {
+  return { data: copyOf(where, data) as Input, options: { ...options } };
 }
 
 /** Advice in error messages for callers that pass arguments in BullMQ's form. */

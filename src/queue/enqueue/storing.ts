@@ -21,6 +21,7 @@ import type { Job } from "../job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
 import type { WeightsOf } from "../lanes/lane-options.ts";
 import {
+  isDebounced,
   isRecurring,
   withDefaults,
   type JobOptionsRead,
@@ -157,7 +158,8 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const { clock } = access;
     const trace = parts.observing?.traces?.producer();
     await clock.ready();
-    const bulk = entries.map(({ json, value, options }) => {
+    const bulk = entries.map(({ json, value, options: given }) => {
+      const options = isDebounced(given) ? { ...given, delayMs: given.dedupe.waitMs } : given;
       const { opts: own, storedAtMs } = storedOptions(options, clock, shareOf(options));
       const opts = trace === undefined ? own : { ...own, sluice: { ...own.sluice, trace } };
       const isParked = options.key !== undefined && opts.delay === undefined;
@@ -190,7 +192,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       const { id, key } = options;
       const { isParked, ...job } = bulk[index]!;
       const own = { id, isParked, weights: weightsOf(key), dedupe: dedupeOf(options), row };
-      return { ...job, own };
+      return { ...job, own: { ...own, keep: keepOf(options) } };
     });
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
       const stored = await connection.addJobs({ queue: name, jobs: added, ...bounds });
@@ -220,13 +222,23 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   };
 }
 
-/** True if another job may already have the id or the dedupeId of this job. */
+/** True if this job may meet another one: by its id, its dedupeId, or the bound of its key. */
 function needsLook({ options }: JobToStore<unknown>): boolean {
-  return options.id !== undefined || options.dedupeId !== undefined;
+  const { id, dedupeId, keep } = options;
+  return id !== undefined || dedupeId !== undefined || keep !== undefined;
 }
 
-function dedupeOf({ dedupeId, dedupe = "first", dedupeMs }: JobOptionsRead): AddedJob["dedupe"] {
-  return dedupeId === undefined ? undefined : { id: dedupeId, mode: dedupe, ttl: dedupeMs };
+function keepOf({ keep, keepAtMost = 1 }: JobOptionsRead): AddedJob["keep"] {
+  return keep === undefined ? undefined : { mode: keep, most: keepAtMost };
+}
+
+function dedupeOf(options: JobOptionsRead): AddedJob["dedupe"] {
+  const { dedupeId, dedupe = "first", dedupeMs, cancelRunning } = options;
+  if (dedupeId === undefined) return undefined;
+  const common = { id: dedupeId, ttl: dedupeMs, cancels: cancelRunning };
+  if (typeof dedupe !== "object") return { ...common, mode: dedupe };
+  const { mode, waitMs, maxDelayMs } = dedupe;
+  return { ...common, mode, waitMs, mostMs: maxDelayMs };
 }
 
 /**

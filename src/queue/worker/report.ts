@@ -9,10 +9,22 @@ import { originalOf, readErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 
+/** How the attempts of one worker have ended, since the worker was created. */
+export interface Totals {
+  /** How many jobs are done: `120`. */
+  done: number;
+  /** How many jobs have become dead letters: `2`. */
+  failed: number;
+  /** How many attempts failed and are retried: `5`. */
+  retried: number;
+}
+
 export interface WorkerReport<Data, Result> {
   readonly emitter: OwnedEmitter<WorkerEvents<Data, Result>>;
   /** The ended attempts that were not reported to Redis yet. */
   readonly tally: Pick<Tally, "take" | "giveBack">;
+  /** The attempts that have ended since the worker was created. */
+  readonly totals: Readonly<Totals>;
   /** Emits our events for the outcomes that BullMQ's worker stores. */
   follow(stored: StoredWorker<Data, Result | undefined>): void;
   /** Reports a failed attempt that does not count. The job may start again after `inMs`. */
@@ -30,6 +42,7 @@ export function createReport<Data, Result>(
   const emitter = createWorkerEmitter<Data, Result>(queue, logger);
   const log = createFailureLog(queue, logger);
   const tally = createTally();
+  const totals: Totals = { done: 0, failed: 0, retried: 0 };
 
   function fail(stored: Stored<Data>, error: Error): void {
     const job = readJob(stored);
@@ -37,6 +50,7 @@ export function createReport<Data, Result>(
     const attempts = opts.attempts ?? attempt;
     const facts = { job, attempt, attempts };
     const isDead = stored.finishedOn !== undefined;
+    totals[isDead ? "failed" : "retried"] += 1;
     const { backoff } = opts;
     const isSet = typeof backoff === "object" && backoff.type === "fixed";
     const inMs = isSet ? (backoff.delay ?? 0) : stored.delay;
@@ -61,6 +75,7 @@ export function createReport<Data, Result>(
   return {
     emitter,
     tally,
+    totals,
     notCounted(stored, error, inMs) {
       const { attemptsMade, opts } = stored;
       const attempt = attemptsMade + 1;
@@ -78,6 +93,7 @@ export function createReport<Data, Result>(
       });
       stored.on("completed", (job, result) => {
         processed(tally.ended(job, "done"));
+        totals.done += 1;
         if (!emitter.hasListener("done")) return;
         const { attemptsMade: attempt, opts } = job;
         const facts = { attempt, attempts: opts.attempts ?? attempt };

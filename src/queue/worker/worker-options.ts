@@ -43,6 +43,14 @@ export interface CloseOptions {
   readonly deadlineMs?: number | undefined;
 }
 
+export interface DrainOptions {
+  /**
+   * How long nothing may be left that could run before the worker closes. A job that is due within this time is waited
+   * for. Defaults to 5,000 ms.
+   */
+  readonly idleMs?: number | undefined;
+}
+
 /** How a worker combines several jobs into one call of the handler, on one slot. */
 export interface BatchOptions<Data = unknown> {
   /** The most jobs in one call, from 1 to 1,000. */
@@ -83,6 +91,10 @@ const WORKER_OPTIONS = z.strictObject({
     .optional(),
 });
 const CLOSE_OPTIONS = z.strictObject({ deadlineMs: TIME_OR_NONE });
+const DRAIN_OPTIONS = z.strictObject({
+  idleMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+});
+const DEFAULT_IDLE_MS = 5_000;
 
 export function readWorkerOptions(
   given: unknown,
@@ -92,4 +104,10 @@ export function readWorkerOptions(
 
 export function readCloseOptions(given: unknown): CloseOptions {
   return readOptional("close()", CLOSE_OPTIONS, given);
+}
+
+/** @throws {@link InvalidOptionError} when `idleMs` can never work. */
+export function readDrainOptions(where: string, given: unknown): { readonly idleMs: number } {
+  const { idleMs = DEFAULT_IDLE_MS } = readOptional(where, DRAIN_OPTIONS, given);
+  return { idleMs };
 }

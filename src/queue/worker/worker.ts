@@ -20,6 +20,7 @@ import { headsOfText } from "../../core/key-path.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Observing } from "../../core/events/observer.ts";
 import type { Arrival } from "../../stores/redis/scripts/queue/lanes.ts";
+import type { JobsLeft } from "../../stores/redis/scripts/queue/steering.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Pass } from "../../throttle/outage/breaker.ts";
 import { DrawnSlot } from "../../throttle/slot/slot.ts";
@@ -42,9 +43,11 @@ import { createPresence, createReport, type WorkerEmitter, type WorkerStatus } f
 import { weightsOrNone, type WeightsOf } from "../lanes/lane-options.ts";
 import {
   readCloseOptions,
+  readDrainOptions,
   readWorkerOptions,
   type BatchOptions,
   type CloseOptions,
+  type DrainOptions,
   type WorkerOptions,
 } from "./worker-options.ts";
 import { CANCELLED } from "../errors.ts";
@@ -58,8 +61,16 @@ import {
   type OwnedJobContext,
   type WorkerContext,
 } from "./context.ts";
+import { drain, type Drainable, type Drained } from "./drain.ts";
 import { createBatches } from "./handlers/batches.ts";
 import { createFetchedJobs, createJobLocks, createJobOrders } from "./held/held-jobs.ts";
+import {
+  aroundBatch,
+  aroundHandler,
+  createMiddlewares,
+  type Middlewares,
+  type WorkerMiddleware,
+} from "./handlers/middleware.ts";
 import { areHandlers, openHandler } from "./handlers/open-handler.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
 import { cancelledFailure } from "./outcome.ts";
@@ -79,7 +90,29 @@ export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<
    * until the deadline.
    */
   close(options?: CloseOptions): Promise<void>;
+  /**
+   * Works until nothing was left for `idleMs` that could run, then closes the worker. Resolves with what the worker did
+   * since it was created. Waits for jobs of other workers, for the rate of the bucket, and for jobs that are due within
+   * `idleMs`. Jobs that are due later stay in the queue: delayed jobs, retries and the next runs of recurring jobs. So
+   * do the jobs of a queue, key or bucket that is paused for longer than `idleMs`. An outage of Redis is waited for.
+   *
+   * @throws {@link InvalidOptionError} when `idleMs` can never work.
+   * @throws {@link StoreUnavailableError} when Redis is unreachable at the start. The worker then keeps running.
+   */
+  drain(options?: DrainOptions): Promise<Drained>;
+  /**
+   * Adds functions around the handler of this worker. They run inside the middleware of the sluice and of the queue, in
+   * the order in which they were added. Returns a function that removes them.
+   *
+   * @throws {@link InvalidOptionError} when it has no function, something that is not a function, or `enqueue`.
+   */
+  use(middleware: WorkerMiddleware<Data, Result>): () => void;
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A worker, with an internal member that drains it together with others. */
+export interface OwnedWorker<Data = unknown, Result = unknown> extends Worker<Data, Result> {
+  readonly drainable: Drainable;
 }
 
 export interface WorkerSettings<Data, Result> {
@@ -92,12 +125,16 @@ export interface WorkerSettings<Data, Result> {
   readonly options: WorkerOptions | undefined;
   readonly connect: ConnectQueue;
   readonly prefix: string;
+  /** How long a request to Redis may take before it counts as lost. */
+  readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing?: Observing | undefined;
   /** The weights of a key's lane and of its parent keys. */
   readonly weightsOf: WeightsOf;
   /** Which done jobs and dead letters to keep. */
   readonly kept: Pick<QueueSettingsLive, "now" | "current">;
+  /** The middleware of the sluice and of the queue. */
+  readonly middlewares: Pick<Middlewares, "all">;
   readonly onClosed: () => void;
 }
 
@@ -109,7 +146,7 @@ const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(
   settings: WorkerSettings<Data, Result>,
-): Worker<Data, Result> {
+): OwnedWorker<Data, Result> {
   const { queue, bucket, connect, prefix, onClosed } = settings;
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function" || areHandlers(settings.handler);
@@ -120,6 +157,7 @@ export function createWorker<Data, Result>(
   const logger = sampled(settings.logger, () => performance.now());
   const opening = { processes: atOnce, logger, failOnResponse };
   const opened = openHandler(singleHandler(settings.handler, batch), opening);
+  const middlewares = createMiddlewares(settings.middlewares, true);
   const connection = connect("worker");
   const running = createRunning();
   const report = createReport<Data, Result>(queue.name, settings.logger, settings.observing);
@@ -134,7 +172,7 @@ export function createWorker<Data, Result>(
     downstream,
     prefix,
     logger,
-    handler: opened.handle,
+    handler: aroundHandler(opened.handle, middlewares),
     schema: settings.schema,
     concurrency,
     lockMs,
@@ -155,7 +193,13 @@ export function createWorker<Data, Result>(
     batch &&
     createBatches<Data, Result>(worker, {
       slots,
-      handler: settings.handler as BatchHandler<Data, Result>,
+      handler: aroundBatch(settings.handler as BatchHandler<Data, Result>, {
+        ...middlewares,
+        onSkipped() {
+          const problem = `A middleware of queue "${queue.name}" has a handler function and no batch function, so it does not run for batches.`;
+          logger.warn({ queue: queue.name }, problem);
+        },
+      }),
       options: batch,
     });
   const fetchedJobs = createFetchedJobs(worker);
@@ -357,9 +401,41 @@ export function createWorker<Data, Result>(
     await Promise.all([...kept, fetcher.sendLast(), presence.sendLast()]);
   }
 
+  /**
+   * Counts the jobs that are left in the queue. While an operator has paused the bucket for longer than `soonMs`, no
+   * job can run.
+   */
+  async function left(soonMs: number): Promise<JobsLeft> {
+    const asking = connection.lanes.left({ queue: queue.name, soonMs });
+    const found = await connection.inTime(settings.timeoutMs, asking);
+    const isAnyBegun = running.count > running.unbegun;
+    if (found.runnable === 0 || isAnyBegun) return found;
+    const { pausedForMs } = await bucket.peek();
+    if (pausedForMs <= soonMs) return found;
+    return { ...found, runnable: 0, blocked: found.runnable + found.blocked };
+  }
+
+  function warnOfDrain(error: unknown): void {
+    const reason = reasonOf(error);
+    const problem = `Could not see which jobs of queue "${queue.name}" are left; the worker keeps draining it: ${reason}`;
+    logger.warn({ queue: queue.name, reason }, problem);
+  }
+
+  const drainable: Drainable = {
+    queue: queue.name,
+    totals: report.totals,
+    get isClosing() {
+      return closing !== undefined;
+    },
+    left,
+    onMissed: warnOfDrain,
+    close: () => closeWithin(closeDeadlineMs),
+  };
+
   const methods: Worker<Data, Result> = {
     on: (event, listener, listening) => report.emitter.on(event, listener, listening),
     off: (event, listener) => report.emitter.off(event, listener),
+    use: (middleware) => middlewares.use(middleware),
     status() {
       const waiting = running.unbegun;
       const counts = { running: running.count - waiting, waiting, concurrency };
@@ -376,11 +452,17 @@ export function createWorker<Data, Result>(
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);
       await closeWithin(deadlineMs);
     },
+    async drain(given) {
+      const { idleMs } = readDrainOptions("drain()", given);
+      return drain([drainable], idleMs);
+    },
     async [Symbol.asyncDispose]() {
       await closeWithin(closeDeadlineMs);
     },
   };
-  return assertArgumentCount(methods, { throws: ["on", "off", "status"] });
+  return Object.assign(assertArgumentCount(methods, { throws: ["on", "off", "status", "use"] }), {
+    drainable,
+  });
 }
 
 /** Returns the handler for single jobs. In a worker with batches, this handler is never called. */

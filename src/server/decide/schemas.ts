@@ -172,7 +172,20 @@ export const ENQUEUE_BODY: object = object(
     maxWaitMs: MS,
     id: { type: "string" },
     dedupeId: { type: "string" },
-    dedupe: { enum: ["first", "last", "again"] },
+    dedupe: {
+      oneOf: [
+        { enum: ["first", "last", "again"] },
+        {
+          type: "object",
+          properties: { mode: { const: "debounce" }, waitMs: MS, maxDelayMs: MS },
+          required: ["mode", "waitMs"],
+          additionalProperties: false,
+        },
+      ],
+    },
+    cancelRunning: { type: "boolean" },
+    keep: { enum: ["newest", "oldest"] },
+    keepAtMost: { type: "integer", minimum: 1, maximum: 1_000 },
     dedupeMs: MS,
     attempts: { type: "integer", minimum: 1 },
     backoff: object({ baseMs: MS, maxMs: MS }),

@@ -66,6 +66,11 @@ export function markWithoutCalls<Handler extends object>(handler: Handler): Hand
   return handler;
 }
 
+/** Marks a handler as another one is marked, which it calls. */
+export function markLike<Handler extends object>(inner: object, handler: Handler): Handler {
+  return withoutCalls.has(inner) ? markWithoutCalls(handler) : handler;
+}
+
 /**
  * True if a handler may call through the bucket of its jobs, so that it must run with async storage. Async storage
  * slows down every promise of a process, so other handlers run without it. It is used if the application calls through

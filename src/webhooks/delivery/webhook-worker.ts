@@ -20,6 +20,8 @@ export interface WebhookWorkerParts {
   /** Resolves when the endpoint limits are known. No attempt may start before. */
   readonly ready: () => Promise<void>;
   readonly start: (options: WorkerOptions) => Worker<never, undefined>;
+  /** Called with a promise that resolves once the worker has started. */
+  readonly onStarting: (starting: Promise<void>) => void;
   readonly onClosed: () => void;
 }
 
@@ -41,9 +43,10 @@ export function createWebhookWorker(given: unknown, parts: WebhookWorkerParts): 
   const { concurrency = AT_ONCE } = read;
   let worker: Worker<never, undefined> | undefined;
   let closing: Promise<void> | undefined;
-  void parts.ready().then(() => {
+  const starting = parts.ready().then(() => {
     if (closing === undefined) worker = parts.start({ ...read, concurrency });
   });
+  parts.onStarting(starting);
 
   async function close(): Promise<void> {
     await worker?.close();

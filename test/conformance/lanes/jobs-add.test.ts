@@ -8,7 +8,7 @@ const byHand = lanesByHand();
 
 function jobOf(id: string, json: string): AddedJob {
   const times = { timestamp: Date.now(), delay: 0, priority: 3 };
-  const own = { isParked: false, weights: undefined, dedupe: undefined };
+  const own = { isParked: false, weights: undefined, dedupe: undefined, keep: undefined };
   return { id, name: "job", json, opts: "{}", ...times, ...own };
 }
 

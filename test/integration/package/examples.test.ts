@@ -37,6 +37,10 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
 describe("the data of an example", () => {
   it.each([
     "examples/durable-queue.ts",
+    "examples/jobs/run-until-empty.ts",
+    "examples/jobs/run-in-middleware.ts",
+    "examples/jobs/debounce.ts",
+    "examples/jobs/keep-newest.ts",
     "examples/calls/throttled-client.ts",
     "examples/calls/stop-at-a-budget.ts",
     "examples/calls/share-a-rate.ts",
@@ -82,7 +86,7 @@ describe("the data of an example", () => {
 describe("the example of an outbox", () => {
   it("sends mails for committed orders only, and leaves nothing behind", async () => {
     const { url, operator } = await servers.start();
-    const example = scripts.start("examples/outbox.ts", {
+    const example = scripts.start("examples/jobs/outbox.ts", {
       env: { REDIS_URL: url, DATABASE_URL: postgres.url },
     });
 
@@ -116,6 +120,67 @@ describe("the example of two tenants", () => {
     expect(before.at(-1)![1]).toBeLessThan(45);
     expect(example.stdout).toContain("large still waits: weight 2, floor none");
     expect(example.stdout).toContain("large is done too, with 60 calls");
+  });
+});
+
+describe("the example of a worker that ends", () => {
+  it("runs the due jobs, and says what happened", async () => {
+    const example = scripts.start("examples/jobs/run-until-empty.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    expect(example.stdout.match(/sent the statement of/g)).toHaveLength(3);
+    expect(example.stdout).toContain("empty: 3 done, 1 failed for good, 1 due later");
+  });
+});
+
+describe("the example of middleware", () => {
+  it("runs each job with the tenant of its producer", async () => {
+    const example = scripts.start("examples/jobs/run-in-middleware.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    const results = [...example.stdout.matchAll(/attempt 1: (.*) \(\d+ ms\)/g)].map(
+      ([, text]) => text,
+    );
+    expect(results.toSorted()).toEqual(["sales for acme", "sales for umbrella", "stock for acme"]);
+  });
+});
+
+describe("the example of debounced jobs", () => {
+  it("runs each burst once with its newest data, and stops the run that is out of date", async () => {
+    const example = scripts.start("examples/jobs/debounce.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    expect(example.stdout.trim().split("\n")).toEqual([
+      'indexing "Slu"',
+      'stopped "Slu"',
+      'indexing "Sluice is fast"',
+      'indexed "Sluice is fast"',
+      "6 edits: 1 done, 1 cancelled",
+    ]);
+  });
+});
+
+describe("the example of kept jobs", () => {
+  it("runs the two newest jobs of each key", async () => {
+    const example = scripts.start("examples/jobs/keep-newest.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    const [first, ...runs] = example.stdout.trim().split("\n");
+    expect(first).toBe("20 jobs were enqueued, 4 wait");
+    expect(runs.toSorted()).toEqual([
+      "van-1: minute 10",
+      "van-1: minute 9",
+      "van-2: minute 10",
+      "van-2: minute 9",
+    ]);
   });
 });
 

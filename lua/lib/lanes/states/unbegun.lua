@@ -29,3 +29,11 @@ end
 local function has_begun_as_run(lanes, id, schedule)
   return redis.call('HEXISTS', lanes.jobs .. 'repeat:' .. schedule .. ':open', id) == 1
 end
+
+-- Deletes all data of a job that is in no list, set or lane anymore.
+local function erase(lanes, id, dedupe_id, place)
+  local job, held = lanes.jobs .. id, dedupe_id and lanes.jobs .. 'de:' .. dedupe_id
+  if held and redis.call('GET', held) == id then redis.call('DEL', held) end
+  redis.call('UNLINK', job, job .. ':logs')
+  redis.call('XADD', lanes.events, '*', 'event', 'removed', 'jobId', id, 'prev', place)
+end

@@ -45,11 +45,24 @@ export interface AddedJob {
    */
   readonly isParked: boolean;
   readonly weights: LaneJob["weights"];
-  readonly dedupe:
-    | { readonly id: string; readonly mode: DedupeMode; readonly ttl: number | undefined }
-    | undefined;
+  readonly dedupe: AddedDedupe | undefined;
+  /** The most jobs of the key that wait, and which of them stay. Undefined for no limit. */
+  readonly keep: { readonly mode: "newest" | "oldest"; readonly most: number } | undefined;
   /** The id of the outbox row that the job comes from. A row is stored only once. */
   readonly row?: string | undefined;
+}
+
+/** What happens if another job has the dedupeId of a job. */
+interface AddedDedupe {
+  readonly id: string;
+  readonly mode: DedupeMode | "debounce";
+  readonly ttl: number | undefined;
+  /** Set for a debounced job: how long it waits after each new job. */
+  readonly waitMs?: number | undefined;
+  /** The most that a debounced job waits after the first job of its burst. */
+  readonly mostMs?: number | undefined;
+  /** True if the running job is cancelled. */
+  readonly cancels?: boolean | undefined;
 }
 
 /** Jobs to store. Either all of them are stored, or none. */

@@ -282,6 +282,14 @@ export const steeringScripts = {
     },
   }),
 
+  /** Counts the jobs that could run now or within `soonMs`, those that are blocked, and those that are due later. */
+  left: shapeScript({
+    name: "queue/workers/jobs-left",
+    keys: queueKeys(...LANE_KEYS, "prioritized", "active"),
+    args: { prefix, soonMs: int },
+    reply: { runnable: int, blocked: int, delayed: int },
+  }),
+
   /** Counts the live workers of all processes, and the jobs that these workers can hold at once. */
   workers: shapeScript({
     name: "queue/workers/workers-look",
@@ -302,6 +310,7 @@ type EndedAttempts = {
   readonly ended?: Ended | undefined;
 };
 
+export type JobsLeft = ScriptOutput<typeof steeringScripts.left>;
 export type Moved = ScriptOutput<typeof steeringScripts.move>;
 export type LiveWorkers = ScriptOutput<typeof steeringScripts.workers>;
 export type EndedSince = ScriptOutput<typeof steeringScripts.ended>;

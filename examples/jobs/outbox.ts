@@ -7,7 +7,7 @@ import { EventEmitter, once } from "node:events";
 import { Pool } from "pg";
 import { createSluice } from "sluice";
 import { createOutbox } from "sluice/outbox";
-import { onStop, ownPrefix } from "./shared/own-prefix.ts";
+import { onStop, ownPrefix } from "../shared/own-prefix.ts";
 
 interface Mail {
   readonly order: number;

@@ -8,6 +8,7 @@ export const SCENARIOS = [
   "fair",
   "many-fair",
   "pool",
+  "budget",
   "few-keys",
   "many-keys",
   "many-replicas",

@@ -85,7 +85,11 @@ export const draws = {
   },
   pool: {
     ...paced("a pool of 4 members of 250/s", { contender: "sluice-pool", cap: 1_000 }),
-    peer: { title: "one bucket", run: (run) => drive(run, { contender: "sluice", cap: 1_000 }) },
+    peer: oneBucket(),
+  },
+  budget: {
+    ...paced("a rate of 1,000/s and a budget", { contender: "sluice-budget", cap: 1_000 }),
+    peer: oneBucket(),
   },
   "few-keys": paced("10 keys of 50/s, 500/s in all", { contender: "sluice-10-keys", cap: 500 }),
   "many-keys": paced("10,000 keys of 50/s, 1,000/s", { contender: "sluice-many-keys", cap: 1_000 }),
@@ -130,6 +134,11 @@ function paced(title: string, load: PacedLoad): Scenario {
 /** The same load of this build, whose calls start in the order of their arrival. */
 function withoutTurns(contender: Load["contender"]): Peer {
   return { title: "without turns", run: (run) => drive(run, { contender, cap: 1_000 }) };
+}
+
+/** The same load through a bucket with only a rate. */
+function oneBucket(): Peer {
+  return { title: "one bucket", run: (run) => drive(run, { contender: "sluice", cap: 1_000 }) };
 }
 
 function pacedJobs(title: string, contender: Load["contender"]): Scenario {

@@ -3,6 +3,7 @@ import type { Contender } from "./contender.ts";
 export type ContenderName =
   | "sluice"
   | "sluice-pool"
+  | "sluice-budget"
   | "bottleneck"
   | "rate-limiter-flexible"
   | "bullmq"
@@ -26,6 +27,7 @@ export type ContenderName =
 const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   sluice: async () => (await import("./sluice.ts")).sluice,
   "sluice-pool": async () => (await import("./sluice.ts")).pool,
+  "sluice-budget": async () => (await import("./sluice.ts")).budget,
   bottleneck: async () => (await import("./bottleneck.ts")).bottleneck,
   "rate-limiter-flexible": async () =>
     (await import("./rate-limiter-flexible.ts")).rateLimiterFlexible,

@@ -36,3 +36,22 @@ export const pool: Contender = {
     return { ...calling, close: () => opened.close() };
   },
 };
+
+/** The same as `sluice`, but each call also spends from a budget of the day. */
+export const budget: Contender = {
+  title: "Sluice, a rate and a budget",
+  async connect({ redisUrl, cap, callers, build }) {
+    const sluice = await importBuild(build);
+    const opened = sluice.createSluice({ redis: redisUrl });
+    const limits = [sluice.leakyBucket(`${cap}/s`)];
+    // An older build has no budgets.
+    if ("budget" in sluice) {
+      limits.push(sluice.budget({ unit: "usd", amount: 1_000_000, per: "day" }));
+    }
+    const bucket = opened.bucket("bench", { limits });
+    const cost = limits.length === 1 ? {} : { cost: { usd: 0.001 } };
+    await bucket.draw(cost);
+    const calling = keepCalling({ callers, call: () => bucket.draw(cost) });
+    return { ...calling, close: () => opened.close() };
+  },
+};

@@ -184,7 +184,7 @@ export class MiddlewareError extends SluiceError<MiddlewareError> {
   constructor(hook: "handler" | "batch" | "enqueue", problem: string) {
     const remedy =
       hook === "enqueue"
-        ? "Call next() once, and return what it resolves with"
+        ? "Jobs may be stored. Call next() once, and return what it resolves with"
         : "Call next() once, and await it";
     super(`The ${hook} function of a middleware ${problem}. ${remedy}.`, { hook });
   }

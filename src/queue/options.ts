@@ -184,7 +184,7 @@ const DEDUPE: z.ZodType<DedupeMode | Debounce> = z
     const read = DEBOUNCE.safeParse(given);
     if (read.success) return;
     const [issue] = read.error.issues;
-    const isObject = typeof given === "object" && given !== null;
+    const isObject = typeof given === "object" && given !== null && !Array.isArray(given);
     const [name] = issue!.code === "unrecognized_keys" ? issue!.keys : [];
     const message =
       name === undefined

@@ -177,8 +177,8 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * which they were added. Returns a function that removes them.
    *
    * Calls of `enqueue` and attempts that begin after this call run through the middleware. The handlers of webhook
-   * workers run through it too. Jobs that Sluice itself stores do not: runs of schedules, retries and replays, and the
-   * deliveries of webhooks.
+   * workers run through it too. Jobs that Sluice itself stores do not: runs of schedules, retries and replays, the
+   * deliveries of webhooks, and jobs that an outbox moves.
    *
    * @throws {@link InvalidOptionError} when it has no function, or something that is not a function.
    * @throws {@link ClosedError} when the sluice is closed.

@@ -90,6 +90,7 @@ const CALLS: Readonly<
   Record<Subject, Readonly<Record<string, { args: unknown[]; options?: object }>>>
 > = {
   sluice: {
+    use: { args: [], options: { handler: listener } },
     bucket: { args: ["new"], options: { rate: "1/s" } },
     pool: { args: ["new"], options: { members: { a: { rate: "1/s" } } } },
     find: { args: ["new"] },
@@ -147,6 +148,7 @@ const CALLS: Readonly<
     off: { args: ["slot", listener] },
   },
   queue: {
+    use: { args: [], options: { handler: listener } },
     enqueue: { args: [1], options: {} },
     enqueueMany: { args: [[1, 2]], options: {} },
     unschedule: { args: ["hourly"] },
@@ -190,6 +192,8 @@ const CALLS: Readonly<
     finished: { args: [], options: { timeoutMs: 1 } },
   },
   worker: {
+    use: { args: [], options: { handler: listener } },
+    drain: { args: [], options: {} },
     close: { args: [], options: { deadlineMs: 1 } },
     on: { args: ["done", listener], options: {} },
     off: { args: ["done", listener] },

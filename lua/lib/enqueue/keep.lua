@@ -23,7 +23,9 @@ local function trim(lanes, id, job)
   local waiting, all = {}, redis.call('ZRANGE', lane, 0, 2 * MOST_TRIMMED - 1, 'WITHSCORES')
   for at = 1, #all, 2 do
     -- A place in a lane is the priority, and 48 bits for the order in which the jobs have joined.
-    if all[at] ~= id and string.sub(all[at], 1, 7) ~= 'repeat:' then
+    -- A job that has begun, and is retried, stays.
+    local has_begun = (tonumber(redis.call('HGET', lanes.jobs .. all[at], 'atm')) or 0) > 0
+    if all[at] ~= id and string.sub(all[at], 1, 7) ~= 'repeat:' and not has_begun then
       waiting[#waiting + 1] = { all[at], tonumber(all[at + 1]) % 2 ^ 48 }
     end
   end

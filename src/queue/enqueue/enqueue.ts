@@ -158,15 +158,16 @@ export function createEnqueuing<Data, Result, Input>(
   function readForMany(
     where: string,
     options: EnqueueOptions | EnqueueOptionsOf<Input> | undefined,
+    read: (where: string, given: unknown) => OrderedJobOptions = readOptions,
   ): (data: Input, index: number) => OrderedJobOptions {
     if (typeof options !== "function") {
-      const forAll = readOptions(where, options);
+      const forAll = read(where, options);
       assertForMany(where, forAll, true);
       return () => forAll;
     }
     return (data, index) => {
       const one = oneOf(where, index);
-      const own = readOptions(one, options(data, index));
+      const own = read(one, options(data, index));
       assertForMany(one, own, false);
       return own;
     };
@@ -208,7 +209,7 @@ export function createEnqueuing<Data, Result, Input>(
       assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
       const { json } = await takeOne(where, data as Input);
       // The delay begins now, and not when the row is moved to Redis.
-      const due = delayMs === undefined ? undefined : { at: Date.now() + delayMs };
+      const due = delayMs ? { at: Date.now() + delayMs } : undefined;
       const key = encoded === undefined ? undefined : decodeKey(encoded);
       return { json, options: { ...options, ...due, key } as EnqueueOptions };
     },
@@ -289,7 +290,8 @@ export function createEnqueuing<Data, Result, Input>(
       if (typeof data === "string") refuseNameAndData(where, options);
       const middleware = parts.middleware();
       if (middleware.length === 0) return enqueueOne(where, data, options);
-      readOptions(where, options);
+      // The rules of the queue are checked after the middleware, which may set the key.
+      readEnqueueOptions(where, options);
       const jobs = [jobToEnqueue(where, data, options)];
       const store = (changed: readonly JobToEnqueue<Input>[]) => enqueueChanged(where, changed);
       const [job] = await enqueueThrough(middleware, parts.name, jobs, store);
@@ -311,6 +313,7 @@ export function createEnqueuing<Data, Result, Input>(
       const check = readForMany(
         where,
         typeof options === "function" ? (_data, index) => jobs[index]!.options : options,
+        readEnqueueOptions,
       );
       for (const [index, job] of jobs.entries()) check(job.data, index);
       const store = (changed: readonly JobToEnqueue<Input>[]) => enqueueChanged(where, changed);

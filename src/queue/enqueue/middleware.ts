@@ -49,8 +49,7 @@ export async function runLayers<Input, Output>(
 ): Promise<Output> {
   const [layer, ...inner] = layers;
   if (layer === undefined) return innermost(input);
-  let running: Promise<unknown> | undefined;
-  let hasSettled = false;
+  let running: Outcome<Output> | undefined;
   let isOver = false;
   let fault: MiddlewareError | undefined;
 
@@ -59,22 +58,18 @@ export async function runLayers<Input, Output>(
       fault = new MiddlewareError(hook, isOver ? "called next() after it had ended" : TWICE);
       return rejected(fault);
     }
-    const going = runLayers(hook, inner, innermost, changed);
-    const settle = (): void => void (hasSettled = true);
-    running = going.then(settle, settle).then(() => going);
-    // The layer gets the failure from `going`. If it does not wait for that, it is thrown below.
-    running.catch(() => undefined);
-    return going;
+    running = outcomeOf(runLayers(hook, inner, innermost, changed));
+    return running;
   }
 
   try {
     const output = await layer(input, next);
-    // The layer has not waited for what it has called, which must neither outlive the layer nor fail unseen.
-    if (running !== undefined && !hasSettled) await running;
+    // If the layer has not waited for what it has called, that must neither outlive the layer nor fail unseen.
+    if (running !== undefined && !running.isSeen) await running;
     if (fault !== undefined) throw fault;
     return output;
   } catch (error) {
-    await (running as Promise<unknown> | undefined)?.catch(() => undefined);
+    await (running as Outcome<Output> | undefined)?.catch(() => undefined);
     throw fault ?? error;
   } finally {
     isOver = true;
@@ -82,6 +77,30 @@ export async function runLayers<Input, Output>(
 }
 
 const TWICE = "called next() twice";
+
+/** The outcome of `next()`. It says whether anybody has asked for it. */
+class Outcome<Output> extends Promise<Output> {
+  isSeen = false;
+
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise;
+  }
+
+  // `await` calls this, because the constructor of this promise is not `Promise`.
+  override then<Kept = Output, Caught = never>(
+    ...handlers: Parameters<Promise<Output>["then"]>
+  ): Promise<Kept | Caught> {
+    this.isSeen = true;
+    return super.then(...handlers) as Promise<Kept | Caught>;
+  }
+}
+
+function outcomeOf<Output>(going: Promise<Output>): Outcome<Output> {
+  const outcome = new Outcome<Output>((resolve, reject) => void going.then(resolve, reject));
+  // If the layer does not ask for the outcome, `runLayers` throws its failure.
+  Promise.prototype.then.call(outcome, undefined, () => undefined);
+  return outcome;
+}
 
 function rejected(error: Error): Promise<never> {
   const promise = Promise.reject(error);
@@ -101,9 +120,14 @@ export function enqueueThrough<Data, Result, Input>(
   type Stored = readonly QueuedJob<Data, Result>[];
   const layers = middleware.map((around): Layer<Jobs, Stored> => {
     return async (given, next) => {
-      const stored: unknown = await around({ queue, jobs: given }, async (changed) => [
-        ...(await next(changed === undefined ? undefined : assertJobs(changed))),
-      ]);
+      const stored: unknown = await around({ queue, jobs: given }, (changed) => {
+        try {
+          const jobs = changed === undefined ? undefined : assertJobs(changed);
+          return next(jobs) as Promise<QueuedJob<Data, Result>[]>;
+        } catch (error) {
+          return rejected(error as Error);
+        }
+      });
       if (!isList(stored) || stored.length !== given.length || !stored.every(isJob)) {
         throw new MiddlewareError(
           "enqueue",

@@ -150,7 +150,7 @@ function createStatements({ name, options, logger }: BatchParts) {
       ]);
       return rows.map((row) => ({
         id: row["id"]!,
-        kind: row["kind"] as Row["kind"],
+        isWebhook: row["kind"] === "webhook",
         target: row["target"]!,
         orderKey: row["order_key"] ?? undefined,
         json: row["data"]!,

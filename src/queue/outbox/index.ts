@@ -29,7 +29,7 @@ export interface OutboxOptions extends OptionsOf<Sluice, Webhooks> {}
 export interface OutboxEntry {
   /**
    * The id of the row: a UUID. It becomes the id of the job or of the webhook message, unless the options name another
-   * id.
+   * id. With `dedupeId` or `keep`, another job may stand for the row.
    */
   readonly id: string;
 }
@@ -177,6 +177,11 @@ export function createOutbox(options: OutboxOptions): Outbox {
       const of = "outbox.startRelay()";
       const options = readRelayOptions(of, given);
       assertDatabase(of);
+      if (queues.length === 0 && webhooks === undefined) {
+        const remedy =
+          "give createOutbox() the queues and webhooks of all rows; a relay rejects the rows of others";
+        throw new InvalidOptionError({ where: of, option: "queues", value: queues, remedy });
+      }
       const byName = new Map(queues.map((queue) => [queue.name, outboxRowsOf(queue)!]));
       const started = startRelay({
         name,

@@ -8,7 +8,7 @@ import { QueueFullError } from "../errors.ts";
 /** A row that a relay has locked. */
 export interface Row {
   readonly id: string;
-  readonly kind: "queue" | "webhook";
+  readonly isWebhook: boolean;
   /** The name of the queue or of the webhook sender. */
   readonly target: string;
   /** The key whose rows keep their order. Rows without a key have no order. */
@@ -41,6 +41,11 @@ export interface MoveParts {
   readonly webhooks: Pick<Webhooks, "send" | "queue"> | undefined;
 }
 
+/**
+ * How long a batch tries rows, so that Redis and Postgres still accept the results. The remaining rows are in the next
+ * batch.
+ */
+const TRY_FOR_MS = 10_000;
 /** How many tenants get their webhooks at the same time. */
 const TENANTS_AT_ONCE = 50;
 
@@ -74,14 +79,14 @@ export async function moveRows(
   claim: Claim,
   { queues, webhooks }: MoveParts,
 ): Promise<Moved> {
-  const groups = groupBy(rows, ({ kind, target }) => `${kind} ${target}`);
+  const groups = groupBy(rows, ({ isWebhook, target }) => `${isWebhook} ${target}`);
   const moving = [...groups.values()].map(async (group) => {
     const results = new Results();
-    const { kind, target } = group[0]!;
-    const queue = kind === "queue" ? queues.get(target) : undefined;
+    const { isWebhook, target } = group[0]!;
+    const queue = isWebhook ? undefined : queues.get(target);
     try {
       if (queue !== undefined) await moveToQueue(group, queue, claim, results);
-      else if (kind === "webhook" && webhooks?.queue.name === target) {
+      else if (isWebhook && webhooks?.queue.name === target) {
         await moveToWebhooks(group, webhooks, results);
       } else rejectUnknown(group, results);
     } catch (error) {
@@ -101,10 +106,9 @@ export async function moveRows(
 function rejectUnknown(rows: readonly Row[], results: Results): void {
   for (const row of rows) {
     if (results.holds(row)) continue;
-    const what =
-      row.kind === "queue"
-        ? `There is no queue "${row.target}" in this relay. Add it to the queues of createOutbox()`
-        : `There is no webhook sender "${row.target}" in this relay. Give it to createOutbox()`;
+    const what = row.isWebhook
+      ? `There is no webhook sender "${row.target}" in this relay. Give it to createOutbox()`
+      : `There is no queue "${row.target}" in this relay. Add it to the queues of createOutbox()`;
     results.reject(row, `${what}, and call retry().`);
   }
 }
@@ -116,7 +120,9 @@ async function moveToQueue(
   results: Results,
 ): Promise<void> {
   const jobs: { row: Row; job: Awaited<ReturnType<OutboxRows["check"]>> }[] = [];
+  const endsAtMs = performance.now() + TRY_FOR_MS;
   for (const row of rows) {
+    if (jobs.length > 0 && performance.now() > endsAtMs) break;
     if (results.holds(row)) continue;
     try {
       jobs.push({ row, job: await queue.check(row) });
@@ -169,10 +175,12 @@ async function moveToWebhooks(
   webhooks: Pick<Webhooks, "send">,
   results: Results,
 ): Promise<void> {
+  const endsAtMs = performance.now() + TRY_FOR_MS;
   const tenants = [...groupBy(rows, ({ orderKey }) => orderKey ?? "").values()];
   const sendNext = async (): Promise<void> => {
     for (let some = tenants.pop(); some !== undefined; some = tenants.pop()) {
       for (const row of some) {
+        if (performance.now() > endsAtMs) return;
         if (results.holds(row)) continue;
         try {
           const options = row.options as Parameters<Webhooks["send"]>[0];

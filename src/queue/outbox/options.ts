@@ -121,12 +121,20 @@ export function readOutboxOptions(where: string, given: unknown): ReadOutboxOpti
   };
 }
 
+/** A relay moves rows through two connections, and listens on a third one. */
+const LEAST_CONNECTIONS = 3;
+
 function readDatabase(where: string, given: unknown): Database | undefined {
   if (given === undefined) return undefined;
   if (typeof given === "string" && /^postgres(?:ql)?:\/\//.test(given)) return given;
   const isPool =
     typeof given === "object" && given !== null && "connect" in given && "totalCount" in given;
-  if (isPool) return given as Database;
+  if (isPool) {
+    const most = (given as { readonly options?: { readonly max?: number } }).options?.max;
+    if (most === undefined || most >= LEAST_CONNECTIONS) return given as Database;
+    const remedy = `give a Pool with a max of at least ${LEAST_CONNECTIONS}, because a relay uses that many connections`;
+    throw new InvalidOptionError({ where, option: "database.max", value: most, remedy });
+  }
   const value = typeof given === "string" ? "***" : typeof given;
   const remedy = "give a postgres:// URL, or a Pool of the package pg";
   throw new InvalidOptionError({ where, option: "database", value, remedy });

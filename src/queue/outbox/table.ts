@@ -52,7 +52,8 @@ export function createTableSql(name: TableName): string {
     sqlName(name, "_position"),
     sqlName(name, "_stamp"),
   ];
-  const key = "coalesce(options->>'key', options->>'tenant')";
+  // Rows with a dedupeId keep their order, because the newest data must stay.
+  const keys = "options->>'key', options->>'tenant', options->>'dedupeId'";
   return `CREATE SEQUENCE IF NOT EXISTS ${positions};
 
 CREATE TABLE IF NOT EXISTS ${full} (
@@ -64,9 +65,9 @@ CREATE TABLE IF NOT EXISTS ${full} (
   target text NOT NULL,
   data json NOT NULL,
   options json NOT NULL DEFAULT '{}',
-  order_key text GENERATED ALWAYS AS (${key}) STORED,
+  order_key text GENERATED ALWAYS AS (coalesce(${keys})) STORED,
   shard smallint GENERATED ALWAYS AS (
-    abs(hashtext(coalesce(options->>'key', options->>'tenant', id::text)) % ${SHARDS})
+    abs(hashtext(coalesce(${keys}, id::text)) % ${SHARDS})
   ) STORED,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   attempts integer NOT NULL DEFAULT 0,

@@ -14,7 +14,10 @@ export type OutboxTransaction = RunSql | PgTransaction;
 
 /** Returns the function that runs SQL in a transaction, or undefined if the value is not a transaction. */
 export function runSqlOf(transaction: unknown): RunSql | undefined {
-  if (typeof transaction === "function") return transaction as RunSql;
+  // A transaction of Knex is a function too. It takes the name of a table.
+  if (typeof transaction === "function") {
+    return "raw" in transaction ? undefined : (transaction as RunSql);
+  }
   if (typeof transaction !== "object" || transaction === null) return undefined;
   return "query" in transaction && typeof transaction.query === "function"
     ? withPg(transaction as PgTransaction)

@@ -120,7 +120,12 @@ export function aroundHandler<Data, Result>(
     const layers = around.map((each): Layer<undefined, HandlerResult<Result>> => {
       return (_input, next) => each(job, () => next(), context);
     });
-    return runLayers("handler", layers, async () => handler(job, context), undefined);
+    // The attempt may have ended before the middleware called `next`.
+    const run = async (): Promise<HandlerResult<Result>> => {
+      context.signal.throwIfAborted();
+      return handler(job, context);
+    };
+    return runLayers("handler", layers, run, undefined);
   });
 }
 
@@ -139,6 +144,10 @@ export function aroundBatch<Data, Result>(
     const layers = around.map((each): Layer<undefined, BatchOutcomes<Result>> => {
       return (_input, next) => each(jobs, () => next(), context);
     });
-    return runLayers("batch", layers, async () => handler(jobs, context), undefined);
+    const run = async (): Promise<BatchOutcomes<Result>> => {
+      context.signal.throwIfAborted();
+      return handler(jobs, context);
+    };
+    return runLayers("batch", layers, run, undefined);
   };
 }

@@ -451,7 +451,7 @@ end
 local function refuse(serving, slot_request, main, granted, opens_us, horizon_us)
   local left, now_us, scope, shared = slot_request.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
   local is_try, line = serving.is_try, main.line
-  if main.fair then main.fair.functions.begin_turns(serving, slot_request) end
+  if main.fair then main.fair.functions.begin_turns(serving, slot_request, granted.count) end
   local next_us = earliest_for_all_us(scope, opens_us, main.costs, 0, main.drawer)
   -- Uses the order of the remaining calls, which arrived after the served ones.
   local order, has_some = line_order(serving, slot_request, granted.count), granted.count > 0 or scope.is_served

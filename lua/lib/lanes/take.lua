@@ -288,7 +288,7 @@ end
 local function first_in_line(lanes)
   local count = lanes.left_out_count or 0
   local first = redis.call('ZRANGE', lanes.ready, 0, count, 'WITHSCORES')
-  if count > 0 then
+  if count > 0 and first[1] then
     for at = 1, #first, 2 do
       if not lanes.left_out[first[at]] then return { first[at], first[at + 1] } end
       lanes.has_left_out = true
@@ -311,7 +311,8 @@ local function take(lanes, most)
     local first = first_in_line(lanes)
     if not id and not first[1] then return lanes.has_unmoved end
     if left <= 0 then return true end
-    local start, free_start = tonumber(first[2]), math.max(lanes.v, lanes.free)
+    -- A lane that was left out earns no credit.
+    local start, free_start = first[2] and math.max(tonumber(first[2]), lanes.v), math.max(lanes.v, lanes.free)
     local was_there
     if id and (not start or free_start <= start) then
       was_there = take_keyless(lanes, id, is_listed, free_start)

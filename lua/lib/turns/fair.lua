@@ -107,7 +107,8 @@ end
 -- Reads the tags of a line's names. Idle time earns no credit: the tag of a name without pending calls is not before
 -- the virtual time. A name that could not use its turns for long has lost them.
 local function load_fair_line(line, lag_us)
-  line.lag_us = lag_us
+  -- Calls that were served before their tags were read count from these tags.
+  line.lag_us, line.started = lag_us, math.huge
   local scores = redis.call('ZMSCORE', line.key, unpack(line.names))
   line.now = tonumber(scores[1] or 0)
   for index = 2, #line.names do
@@ -115,6 +116,7 @@ local function load_fair_line(line, lag_us)
     local known = tonumber(scores[index] or 0)
     local least = line.pending[name] and scores[index] and line.now - lag_us or line.now
     line.tags[name], line.is_new[name] = math.max(least, known), not scores[index] or known < least
+    if line.served[name] then line.started = math.min(line.started, line.tags[name]) end
   end
   for _, below in pairs(line.below) do load_fair_line(below, lag_us) end
 end
@@ -232,14 +234,22 @@ local function load_turns(serving)
 end
 
 -- Sets the order of a slot request that got no slot, although all seemed to fit, and of those behind it.
-local function begin_turns(serving, slot_request)
+local function begin_turns(serving, slot_request, served)
   local fair, left = serving.fair, {}
   if fair.is_loaded then return end
   load_turns(serving)
   for _, each in ipairs(fair.in_turn) do
     if each.index >= slot_request.index then left[#left + 1] = each end
   end
+  -- The order is that before the served calls of this slot request, as in draws that begin with turns.
+  local function count(by)
+    for _, turn in ipairs(slot_request.turns) do
+      turn.line.served[turn.name] = (turn.line.served[turn.name] or 0) + by * slot_request.step_us / turn.weight
+    end
+  end
+  count(-served)
   order_requests(serving, left)
+  count(served)
 end
 
 -- True if the limits have room for all calls of this draw, and no other replica waits. Then any order will do.
@@ -415,6 +425,8 @@ local MOST_REORDERED = 6
 -- the same, because these calls have no position in the line.
 local function skip_turns(serving, slot_request, left)
   local fair, turn, later, rest = serving.fair, slot_request.turns[1], {}, {}
+  -- Without tags, all later calls fit in any order, and the reply numbers leases in the order of the request.
+  if not fair.is_loaded then return end
   for _, each in ipairs(fair.in_turn) do
     if each.index > slot_request.index then
       rest[#rest + 1] = each

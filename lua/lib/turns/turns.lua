@@ -60,6 +60,8 @@ local function read_turns(scope, missed_us)
   for asker in string.gmatch(texts, '%S+') do
     local since_us, due_us, start_us, need_count, width = unpack(numbers, at + 1, at + 5)
     index = index + 1
+    -- An earlier build has stored names that this one cannot read.
+    if not due_us then break end
     if due_us >= missed_us then
       turns[#turns + 1] = {
         asker = asker, since_us = since_us, due_us = due_us, start_us = start_us, order = numbers[at + 6], width = width, count = need_count,

@@ -257,19 +257,19 @@ function weightOf(weights: Fair["weights"], head: string): number | undefined {
 }
 
 /** Fairness in the text of a policy: false if calls start in the order of their arrival, left out if it is the default. */
-export type FairText = Fair | false | undefined;
+export type FairText = Fair | boolean | undefined;
 
 export function fairText(fair: Fair | undefined): FairText {
   return fair === EVEN ? undefined : (fair ?? false);
 }
 
 export function readFairText(text: FairText): Fair | undefined {
-  return text === undefined ? EVEN : text || undefined;
+  return text === undefined || text === true ? EVEN : text || undefined;
 }
 
 /** True if the text of a policy from another process can be read by {@link readFairText}. */
 export function isFairText(text: unknown): text is FairText {
-  if (text === undefined || text === false) return true;
+  if (text === undefined || typeof text === "boolean") return true;
   const { weights, floors, criticalPerMille } = Object(text) as Partial<Fair>;
   return (
     [weights, floors].every((each) => typeof each === "object") && criticalPerMille !== undefined

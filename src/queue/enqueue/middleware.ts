@@ -87,6 +87,7 @@ class Outcome<Output> extends Promise<Output> {
   }
 
   // `await` calls this, because the constructor of this promise is not `Promise`.
+  // oxlint-disable-next-line unicorn/no-thenable -- a promise has this method
   override then<Kept = Output, Caught = never>(
     ...handlers: Parameters<Promise<Output>["then"]>
   ): Promise<Kept | Caught> {
@@ -98,7 +99,7 @@ class Outcome<Output> extends Promise<Output> {
 function outcomeOf<Output>(going: Promise<Output>): Outcome<Output> {
   const outcome = new Outcome<Output>((resolve, reject) => void going.then(resolve, reject));
   // If the layer does not ask for the outcome, `runLayers` throws its failure.
-  Promise.prototype.then.call(outcome, undefined, () => undefined);
+  void Promise.prototype.then.call(outcome, undefined, () => undefined);
   return outcome;
 }
 

@@ -26,7 +26,7 @@ describe("a lane that a worker leaves out", () => {
 
     const keys = keysOf(await byHand.takeIds(10));
 
-    expect([...keys].filter((key) => key === "a")).toHaveLength(6);
+    expect(keys.replaceAll("b", "")).toBe("aaaaaa");
   });
 
   it("includes all lanes below the name", async () => {

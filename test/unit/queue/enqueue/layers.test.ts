@@ -18,7 +18,7 @@ it("fails with a failure that a layer does not look at", async () => {
   await expect(run(ignoring, fails)).rejects.toThrow("the handler failed");
 });
 
-it("lets a layer replace a failure, and hear of it late", async () => {
+it("lets a layer replace a failure that it looks at late", async () => {
   const replacing: Layer<number, string> = async (_input, next) => {
     const going = next();
     await later();

@@ -20,7 +20,7 @@ const downstream = useDownstream();
 const POLICY = { rate: "200/s", perKey: { rate: "2/s" } };
 const PATIENCE_MS = 60_000;
 
-/** Three worker processes that hold many jobs, of one tenant or of none. */
+/** Three worker processes that hold jobs: two each of one tenant, or many of none. */
 async function openHolding(key?: string) {
   const sluice = sluices.open();
   const bucket = sluice.bucket("downstream", POLICY);
@@ -39,7 +39,7 @@ async function openHolding(key?: string) {
   const workers = startWorkers(3);
   await waitUntil(() => downstream.arrivals.length > 4, "the workers are at work");
   if (key === undefined) await bucket.pause();
-  else await waitUntil(async () => (await queue.counts()).active > 100, "they hold many");
+  else await waitUntil(async () => (await queue.counts()).active >= 6, "each holds two");
   return { sluice, bucket, queue, names, workers, startWorkers };
 }
 

@@ -167,11 +167,7 @@ end
 -- slot.
 local function ahead_in_pool(serving, order, since_us, call_since_us)
   local pool, ahead = serving.pool, {}
-  -- Calls that their own key delays change the order of the turns after them.
-  local reordered = serving.fair and serving.fair.reordered or 0
-  if not pool.pending or pool.reordered ~= reordered then
-    pool.pending, pool.reordered = pending_of(serving, serving.bucket.shared.line), reordered
-  end
+  pool.pending = pool.pending or pending_of(serving, serving.bucket.shared.line)
   for _, need in ipairs(pool.pending) do
     local is_ahead = need.order < order
     if need.order == order then

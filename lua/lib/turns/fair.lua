@@ -174,11 +174,11 @@ end
 
 -- Critical calls, and those within the floor of their key, go before all turns: each as long as it has had less than its
 -- rate, by a generic cell rate algorithm. The hash <key>:paid has the time up to which each has had its rate, in us.
-local function read_paid(fair, entries, now_us, horizon_us)
+local function read_paid(fair, slot_requests, now_us, horizon_us)
   local unread, paid, has_some = {}, {}, false
-  for _, entry in ipairs(entries) do
-    local name = entry.rank == 0 and CRITICAL or entry.floor_us > 0 and entry.turns[1].name or nil
-    entry.paid_by, entry.first = name, 2
+  for _, slot_request in ipairs(slot_requests) do
+    local name = slot_request.rank == 0 and CRITICAL or slot_request.floor_us > 0 and slot_request.turns[1].name or nil
+    slot_request.paid_by, slot_request.first = name, 2
     if name and not paid[name] then
       paid[name], has_some = fair.paid[name] or 0, true
       if not fair.paid[name] then unread[#unread + 1] = name end
@@ -190,14 +190,14 @@ local function read_paid(fair, entries, now_us, horizon_us)
     paid[name] = fair.paid[name]
   end
   if not has_some then return end
-  local in_order = { unpack(entries) }
+  local in_order = { unpack(slot_requests) }
   table.sort(in_order, came_before)
-  for _, entry in ipairs(in_order) do
-    local paid_us = entry.paid_by and paid[entry.paid_by]
+  for _, slot_request in ipairs(in_order) do
+    local paid_us = slot_request.paid_by and paid[slot_request.paid_by]
     if paid_us and paid_us <= now_us + horizon_us then
-      entry.first, entry.tag = entry.rank == 0 and 0 or 1, paid_us
+      slot_request.first, slot_request.tag = slot_request.rank == 0 and 0 or 1, paid_us
       -- Calls behind these wait until these are paid for.
-      paid[entry.paid_by] = paid_us + entry.wanted * entry.floor_us
+      paid[slot_request.paid_by] = paid_us + slot_request.wanted * slot_request.floor_us
     end
   end
 end

@@ -4,7 +4,7 @@ import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createBuckets } from "../../../src/sluice/buckets.ts";
 import { beginVirtualTime } from "../mixes/virtual-time.ts";
 
-const NOBODY_LOGS = { warn: () => {}, error: () => {} };
+const SILENT = { warn: () => {}, error: () => {} };
 
 it("a key that was alone before gets its share beside another key at once", async () => {
   const time = beginVirtualTime();
@@ -13,7 +13,7 @@ it("a key that was alone before gets its share beside another key at once", asyn
       Math.floor((performance.timeOrigin + time.now()) * 1_000),
     );
     const insight = createMemoryInsight();
-    const common = { store, insight, logger: NOBODY_LOGS, isRemote: false, isCluster: false };
+    const common = { store, insight, logger: SILENT, isRemote: false, isCluster: false };
     const bucket = createBuckets(common).open("test", "api", { rate: "100/s", burst: 50 });
     const started = { before: 0, other: 0 };
     let hasEnded = false;

@@ -471,6 +471,19 @@ describe("a relay", () => {
     expect(rows).toEqual([]);
   });
 
+  it("moves a row whose job is kept at once, although it names a delay of 0", async () => {
+    const { pool, table } = await openOutbox(sluices, postgres.url);
+    const sluice = sluices.open({ logger: SILENT });
+    const jobs = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
+    const outbox = createOutbox({ sluice, queues: [jobs], database: pool, table });
+    outbox.startRelay({ pollMs: 50 });
+
+    await outbox.enqueue(pool, jobs, 1, { key: "a", keep: "newest", delayMs: 0 });
+    await waitUntil(async () => (await jobs.counts()).waiting === 1, "the job waits");
+
+    expect((await outbox.status()).failed).toBe(0);
+  });
+
   it("takes a pool of the application, and leaves it open", async () => {
     const { pool, table } = await openOutbox(sluices, postgres.url);
     const sluice = sluices.open({ logger: SILENT });
@@ -500,6 +513,7 @@ describe("bad input", () => {
     ["webhooks", { webhooks: {} }],
     ["database", { database: "mysql://user:secret@host/db" }],
     ["database", { database: 7 }],
+    ["database.max", { database: new Pool({ max: 1 }) }],
     ["schema", { schema: "My Schema" }],
     ["table", { table: 'x"; DROP TABLE y; --' }],
     ["notify", { notify: "yes" }],
@@ -514,6 +528,7 @@ describe("bad input", () => {
 
   it.each([
     ["transaction", [{}, "jobs", 1]],
+    ["transaction", [knex({ client: "pg" }), "jobs", 1]],
     ["queue", ["run", "others", 1]],
     ["queue", ["run", undefined, 1]],
     ["attmepts", ["run", "jobs", 1, { attmepts: 3 }]],
@@ -550,6 +565,15 @@ describe("bad input", () => {
 
     expect(() => outbox.startRelay(given)).toThrow(
       expect.objectContaining({ code: "ERR_INVALID_OPTION", option }),
+    );
+  });
+
+  it("of startRelay() is refused if the relay could only reject rows", () => {
+    const database = "postgres://127.0.0.1/none";
+    const outbox = createOutbox({ sluice: memory().sluice, database });
+
+    expect(() => outbox.startRelay()).toThrow(
+      expect.objectContaining({ code: "ERR_INVALID_OPTION", option: "queues" }),
     );
   });
 

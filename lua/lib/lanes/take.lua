@@ -218,8 +218,9 @@ local function end_turn(lanes, step, finish, stays)
 end
 
 -- Fetches the next job of the lane whose turn it is; false if that job was removed. Also returns whether the first
--- item of the main line stays in it.
-local function take_from_lane(lanes, first, start)
+-- item of the main line stays in it. A job that `is_before_turns` uses a turn only if its lane has not already used
+-- one that is still to come.
+local function take_from_lane(lanes, first, start, is_before_turns)
   local way = path_to_next(lanes, first, start)
   local own_line, key = unpack(way[#way])
   local id, stuck, until_ms = next_in_lane(lanes, key)
@@ -228,12 +229,13 @@ local function take_from_lane(lanes, first, start)
     redis.call('ZADD', lanes.heads, string.format('%.0f', until_ms), key)
     return false, false
   end
-  local is_probe = plan_turns(lanes, way, id and share_of(lanes, id) or 0)
+  local is_free = is_before_turns and start > lanes.v
+  local is_probe = plan_turns(lanes, way, id and not is_free and share_of(lanes, id) or 0)
   local was_there = false
   if id then
     forget_job(lanes, id, key)
     was_there = activate_parked(lanes, id, (is_probe and 2 or 1) + (stuck and 3 or 0))
-    if was_there then lanes.v = math.max(lanes.v, start) end
+    if was_there and not is_before_turns then lanes.v = math.max(lanes.v, start) end
   end
   local is_empty = redis.call('EXISTS', lanes.lane .. key) == 0
   local has_head = stuck ~= nil and was_there
@@ -301,9 +303,24 @@ local function first_in_line(lanes)
   return redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
 end
 
+-- Fetches jobs of keys with a floor before all turns. Returns their number. The bucket decides when they start.
+local function take_floors(lanes, most)
+  local before = #lanes.taken
+  for _, floor in ipairs(lanes.floors or {}) do
+    local name, left = floor[1], floor[2]
+    local tag = parent_of(name) == '' and redis.call('ZSCORE', lanes.ready, name)
+    while tag and left > 0 and (#lanes.taken - before) / 3 < most do
+      take_from_lane(lanes, name, math.max(tonumber(tag), lanes.v), true)
+      tag, left = redis.call('ZSCORE', lanes.ready, name), left - 1
+    end
+  end
+  return (#lanes.taken - before) / 3
+end
+
 -- Fetches up to `most` jobs, each from the lane whose turn it is. Returns whether there may be more.
 local function take(lanes, most)
-  local left, gone, is_lane_ready = most, 0, false
+  local gone, is_lane_ready = 0, false
+  local left = most - take_floors(lanes, most)
   while gone < MOST_GONE do
     -- Comes before the lanes are read, because it may move jobs into them.
     local id, is_listed = first_keyless(lanes)

@@ -7,9 +7,10 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] most: how many jobs the worker can start soon
         [3] most_expired: how many jobs past their deadline it takes in addition  [4] lock_ms: ms for which locks last
         [5] token: the beginning of the locks' tokens; a number follows, from 1 on
-        [6] updates: "" or JSON: { probes, ended, woken, full }. Probes that have started: [key, whether the probe got its
-            slot immediately]. Ended: keys of ordered lanes whose head job has ended or is retried. Woken: keys that
-            may have room again, "*" for all. Full: first names of keys of which the worker takes no jobs now.
+        [6] updates: "" or JSON: { probes, ended, woken, full, floors }. Probes that have started: [key, whether the probe
+            got its slot immediately]. Ended: keys of ordered lanes whose head job has ended or is retried. Woken: keys
+            that may have room again, "*" for all. Full: first names of keys of which the worker takes no jobs now.
+            Floors: [first name of a key, how many of its jobs are fetched before all turns].
   Reply [1] now, in ms since 1970  [2] how many jobs are parked  [3] how many jobs workers hold, at least
         [4] ms until there may be another job: 0 if there may be one now, -1 if none is known.
         [5] 1 if more jobs have come due or expired than were checked  [6] 1 if the queue is paused
@@ -30,6 +31,7 @@ if ARGV[6] ~= '' then
   local updates = cjson.decode(ARGV[6])
   apply_updates(lanes, updates)
   leave_out(lanes, updates.full or {})
+  lanes.floors = updates.floors or {}
 end
 local moved = move_due(lanes)
 if lanes.parked > 0 then

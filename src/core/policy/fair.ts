@@ -217,6 +217,12 @@ function assertWithin(
   }
 }
 
+/** The parts of a policy that say how keys take turns. */
+interface FairPolicy {
+  readonly fair?: Fair | undefined;
+  readonly limits: readonly Limit[];
+}
+
 /** A call whose key takes turns. */
 interface TurnsCall {
   readonly key: string;
@@ -306,6 +312,14 @@ function namedKeys(what: string, keys: readonly string[]): string {
 
 function formatFloor({ unit, ...rate }: Floor): string {
   return unit === "calls" ? formatRate(rate) : `${formatRate(rate)} ${unit}`;
+}
+
+/** Returns the part of its shared limit that each floor guarantees, from 0 to 1, by the first name of the key. */
+export function floorParts({ fair, limits }: FairPolicy): readonly (readonly [string, number])[] {
+  return Object.entries(fair?.floors ?? {}).map(([key, floor]) => {
+    const { count, periodUs } = limits[floor.limit]!;
+    return [key, floor.count / floor.periodUs / (count / periodUs)];
+  });
 }
 
 /** Returns the floor of a key as text: `"20/s"`. Undefined if the key has none. */

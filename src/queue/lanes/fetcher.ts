@@ -71,6 +71,8 @@ export interface FetcherParts {
    * Returns how many waiting jobs are blocked by their key's limits. These jobs do not take the turns of other jobs.
    */
   readonly deferred: () => number;
+  /** Returns the first names of the keys with a floor, and which part of the bucket's rate it is, from 0 to 1. */
+  readonly floors: () => readonly (readonly [name: string, part: number])[];
 }
 
 /** The fetcher gathers updates for this time, then sends them together. */
@@ -102,8 +104,10 @@ const TRIP_SHARE = 1 / 8;
  * jobs of a key with many other calls would fill the worker while they wait for their turns.
  */
 const MORE_OF_KEY = 2;
-/** The most keys that one request names, and how often keys without jobs are forgotten. */
+/** The most keys that one request names, because they have enough jobs here or because of their floors. */
 const MOST_LEFT_OUT = 16;
+const MOST_FLOORS = 32;
+/** How often keys without jobs are forgotten. */
 const FORGET_KEYS_MS = 1_000;
 /** A worker asks for more jobs only once it can ask for this share of the jobs that it fetches ahead. */
 const TOGETHER = 1 / 8;
@@ -113,6 +117,12 @@ const TOGETHER = 1 / 8;
  */
 const MOST_TAKEN = 500;
 const MOST_EXPIRED = 50;
+
+/** The jobs of a key that wait here for their slots, and that started recently. */
+interface Load {
+  waiting: number;
+  readonly started: RecentCount;
+}
 
 export function createFetcher(parts: FetcherParts): Fetcher {
   const { lanes, queue, workerId, logger, lockMs, capacity, admits, deferred, applyOrders, least } =
@@ -127,9 +137,11 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   let woken = new Set<string>();
   let ended = new Set<string>();
   let waiting = 0;
-  /** The jobs of each first name of a key that wait here, and that started recently. */
-  const loads = new Map<string, { waiting: number; readonly started: RecentCount }>();
+  /** By the first name of the key. */
+  const loads = new Map<string, Load>();
   let forgotKeysAtMs = performance.now();
+  /** The number of keys with a floor that earlier requests have looked at. */
+  let floorsSeen = 0;
   let tripMs = 0;
   let requests = 0;
   let askedAtMs = performance.now();
@@ -153,7 +165,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   function want(): number {
     const unbegun = ready.length + Math.max(0, waiting - deferred());
     const recent = started.count(performance.now());
-    const most = Math.max(least, Math.ceil((recent * aheadMs()) / SPEED_MS));
+    const most = Math.max(least, aheadOf(recent));
     // Asks for no more jobs than the worker has room for. An extra job would stay here until its lock expires.
     const places = capacity() - ready.length;
     const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN, admits()));
@@ -183,8 +195,31 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       if (load.waiting < MORE_OF_KEY && !doForget) continue;
       const recent = load.started.count(nowMs);
       if (load.waiting + recent === 0) loads.delete(name);
-      const ahead = Math.max(least - 1, Math.ceil((recent * aheadMs()) / SPEED_MS));
+      const ahead = Math.max(least - 1, aheadOf(recent));
       if (load.waiting >= ahead + MORE_OF_KEY && found.length < MOST_LEFT_OUT) found.push(name);
+    }
+    return found;
+  }
+
+  /** Returns how many jobs to fetch ahead where this many started recently. */
+  function aheadOf(recent: number): number {
+    return Math.ceil((recent * aheadMs()) / SPEED_MS);
+  }
+
+  /**
+   * Returns the keys of which fewer jobs wait here than their floors need, and how many more to fetch. The lanes hand
+   * out the other jobs by weight.
+   */
+  function belowFloor(): (readonly [name: string, more: number])[] {
+    const floors = parts.floors();
+    // Jobs that were not handed out may be of these keys.
+    if (floors.length === 0 || ready.length > 0) return [];
+    const recent = started.count(performance.now());
+    const found: (readonly [string, number])[] = [];
+    for (let left = Math.min(floors.length, MOST_FLOORS); left > 0; left -= 1) {
+      const [name, part] = floors[(floorsSeen += 1) % floors.length]!;
+      const more = Math.max(least, aheadOf(recent * part)) - (loads.get(name)?.waiting ?? 0);
+      if (more > 0) found.push([name, more]);
     }
     return found;
   }
@@ -227,8 +262,8 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       requests += 1;
       const token = `${workerId}:${requests}:`;
       const counts = isClosed ? { most: 0, mostExpired: 0 } : split(wanted);
-      const full = counts.most > 0 ? leftOut() : [];
-      const asked = { queue, lockMs, token, ...counts, ...updates, full };
+      const limits = counts.most > 0 ? { full: leftOut(), floors: belowFloor() } : {};
+      const asked = { queue, lockMs, token, ...counts, ...updates, ...limits };
       const taken = await lanes.take(asked);
       tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
       for (const job of taken.jobs) {

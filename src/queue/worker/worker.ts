@@ -36,6 +36,7 @@ import {
 import { createStoredWorker, storedJobOf, type HeldJob } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
 import type { QueueSettingsLive } from "../enqueue/settings.ts";
+import { floorParts } from "../../core/policy/fair.ts";
 import { createFetcher, probeOf, type Fetcher } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import { keyTextOf, type Job } from "../job.ts";
@@ -187,6 +188,7 @@ export function createWorker<Data, Result>(
     // While jobs wait here, admits one job less, so that only one job tests the downstream.
     admits: () => (running.unbegun === 0 ? bucket.breaker.admits : bucket.breaker.admits - 1),
     deferred: () => bucket.deferred,
+    floors: () => floorParts(bucket.policy),
   };
   const slots = createJobSlots(worker);
   const batches =

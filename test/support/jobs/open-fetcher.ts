@@ -20,6 +20,7 @@ export interface FetcherSetup {
   joinFails: boolean;
   places: number;
   heldBack: number;
+  floors: readonly (readonly [string, number])[];
 }
 
 /** A fetcher on lanes that answer as a test says: by default that there is no job, and none known to come. */
@@ -32,6 +33,7 @@ export function setUpFetcher(): FetcherSetup {
     joinFails: false,
     places: 50,
     heldBack: 0,
+    floors: [],
   } as Omit<FetcherSetup, "fetcher"> as FetcherSetup;
   const lanes: Pick<LaneStore, "join" | "take"> = {
     async join({ jobs }) {
@@ -56,6 +58,7 @@ export function setUpFetcher(): FetcherSetup {
     least: 1,
     admits: () => Infinity,
     deferred: () => setup.heldBack,
+    floors: () => setup.floors,
   });
   return Object.assign(setup, { fetcher });
 }

@@ -263,6 +263,24 @@ describe("how many jobs a fetcher asks for", () => {
     await setup.fetcher.close();
   });
 
+  it("includes the jobs that keys with a floor need, for 32 keys at a time", async () => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 20);
+    setup.floors = Array.from({ length: 40 }, (_, index) => [`k${index}`, 0.4] as const);
+    setup.fetcher.whileWaiting("k1", new Promise(() => {})).catch(() => {});
+
+    await setup.fetcher.next();
+    await lookAgain(setup.fetcher);
+
+    const [first, second] = setup.asked.map(({ floors }) => floors!);
+    expect(first).toHaveLength(32);
+    // 0.4 of the 12 jobs that start in 150 ms, without the one that waits.
+    expect(first).toContainEqual(["k1", 4]);
+    expect(first).toContainEqual(["k2", 5]);
+    expect(new Set([...first!, ...second!].map(([name]) => name)).size).toBe(40);
+    await setup.fetcher.close();
+  });
+
   it("is limited by its free places", async () => {
     const setup = setUpFetcher();
     setup.places = 1;

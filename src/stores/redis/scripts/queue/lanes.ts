@@ -110,6 +110,8 @@ type LaneUpdates = {
   readonly ended: readonly string[];
   /** The first names of keys of which the worker takes no jobs now. */
   readonly full?: readonly string[];
+  /** The first names of keys with a floor, and how many jobs of each to fetch before all turns. */
+  readonly floors?: readonly (readonly [name: string, most: number])[];
 };
 
 /** A pause of one key, or of the whole queue. */
@@ -240,9 +242,9 @@ export const laneScripts = {
       lockMs: int,
       /** The prefix of the locks' tokens. The job's number follows, from 1 on. */
       token: text,
-      updates: from(({ probes, woken, ended, full = [] }: LaneUpdates) => {
-        const hasUpdates = probes.length + woken.length + ended.length + full.length > 0;
-        return hasUpdates ? JSON.stringify({ probes, woken, ended, full }) : "";
+      updates: from(({ probes, woken, ended, full = [], floors = [] }: LaneUpdates) => {
+        const lists = { probes, woken, ended, full, floors };
+        return Object.values(lists).some(({ length }) => length > 0) ? JSON.stringify(lists) : "";
       }),
     },
     // Decoded without shapes, because every job of a queue passes through here and this code is

@@ -7,12 +7,13 @@ const source = {
 const withoutRedisUrl = "test/support/setup/without-redis-url.ts";
 const setupFiles = ["test/support/setup/seed.ts", withoutRedisUrl];
 const globalRedis = "test/support/setup/global-redis.ts";
-/** Vitest would leave one core idle; integration and fault tests start processes, but mostly wait. */
+/** By default, Vitest uses one worker for two cores. */
 const maxWorkers = 2;
 const withProcesses = {
   setupFiles: [withoutRedisUrl],
   globalSetup: [globalRedis, "test/support/setup/global-build.ts"],
-  maxWorkers,
+  // These tests wait for half of their time.
+  maxWorkers: 3,
   sequence: { groupOrder: 1 },
 };
 
@@ -38,6 +39,7 @@ export default defineConfig({
           name: "conformance",
           include: ["test/conformance/**/*.test.ts", "test/fuzz/**/*.test.ts"],
           testTimeout: 120_000,
+          isolate: false,
           maxWorkers,
           setupFiles,
           globalSetup: [globalRedis],

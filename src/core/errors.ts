@@ -184,12 +184,14 @@ export class BudgetSpentError extends SluiceError<BudgetSpentError> {
   constructor(
     facts: Omit<FactsOf<BudgetSpentError>, "key" | "keys"> & { key: string | undefined },
   ) {
-    const { bucket, limitedBy, unit, cost, amount, spent, resetsAt } = facts;
+    const { bucket, limitedBy, unit, cost, amount, spent, resetsAt, scope } = facts;
+    const named = namedOf(facts.key);
+    const whose = scope === "bucket" ? "" : ` of key ${JSON.stringify(named.key ?? named.keys)}`;
     super(
-      `A call that costs ${cost} ${unit} does not fit into the budget ${limitedBy} of bucket "${bucket}": ` +
+      `A call that costs ${cost} ${unit} does not fit into the budget ${limitedBy}${whose} of bucket "${bucket}": ` +
         `${spent} of ${amount} ${unit} is spent. Raise the budget, grant more with bucket.grant(), ` +
         `or wait until ${resetsAt.toISOString()}.`,
-      { ...facts, ...namedOf(facts.key) },
+      { ...facts, ...named },
     );
   }
 }

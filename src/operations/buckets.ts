@@ -551,7 +551,8 @@ const budgets = operation({
     command: "budgets <name>",
     args: ["bucket"],
     examples: ["sluice budgets llm --key acme", "sluice budgets llm --all --json > balances.json"],
-    show: ({ budgets: found }: { readonly budgets: readonly BudgetState[] }) => showBudgets(found),
+    show: ({ budgets: found }: { readonly budgets: readonly BudgetState[] }, asked) =>
+      showBudgets(found, asked),
   },
 });
 

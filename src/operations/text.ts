@@ -332,8 +332,16 @@ function ownerText({ key, keys, member }: BudgetState): string {
   return keys === undefined ? keyText(key) : JSON.stringify(keys);
 }
 
-export function showBudgets(budgets: readonly BudgetState[]): Shown {
-  if (budgets.length === 0) return "No budget.";
+export function showBudgets(
+  budgets: readonly BudgetState[],
+  asked: Readonly<Record<string, unknown>> = {},
+): Shown {
+  if (budgets.length === 0) {
+    const isOfBucket = ["key", "member", "all"].every((name) => asked[name] === undefined);
+    return isOfBucket
+      ? "No budget of the bucket itself. Use --key, --member or --all to see others."
+      : "No budget.";
+  }
   const heads = ["budget", "key", "spent", "of", "reserved", "granted", "resets", "spent on"];
   const rows = budgets.map((each) => [
     each.name,

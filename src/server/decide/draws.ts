@@ -2,6 +2,7 @@
  * Draws and tries over HTTP. If a client disconnects while it waits, it leaves the queue. If it
  * already has a slot, the slot is returned to the bucket.
  */
+import { STATUS_CODES } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
 import type { Priority } from "../../core/input/options.ts";
@@ -137,10 +138,11 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     }
     const { retryAfterMs, limitedBy } = decision;
     const detail = `Bucket ${JSON.stringify(bucket.name)} has no room now (limited by ${limitedBy}); try again in about ${retryAfterMs} ms.`;
+    const { refusalStatus: status = 429 } = limits.find(({ name }) => name === limitedBy) ?? {};
     const problem: Problem = {
       type: "about:blank",
-      title: "Too Many Requests",
-      status: 429,
+      title: STATUS_CODES[status]!,
+      status,
       detail,
       code: "ERR_NO_ROOM",
       retryAfterMs,

@@ -86,6 +86,10 @@ const LIMIT: object = {
     remaining: { type: "number" },
     resetAfterMs: { type: "number" },
     retryAfterMs: { type: "number" },
+    refusalStatus: {
+      type: "integer",
+      description: "The status of a refusal by this budget. Absent for other limits.",
+    },
   },
 };
 

@@ -40,6 +40,8 @@ export interface LimitDecision {
   readonly resetAfterMs: number;
   /** Ms until this limit would allow the same call. `0` if it allows the call now, `600` for a call of cost 4. */
   readonly retryAfterMs: number;
+  /** The HTTP status with which a server refuses calls that do not fit: `402`. Only budgets have one. */
+  readonly refusalStatus?: 402 | 429 | undefined;
 }
 
 /** The decision about a call that does not wait. The example values continue those of {@link LimitDecision}. */
@@ -264,6 +266,7 @@ function factsOf(limit: Limit, whose: LimitOwner): LimitDecision {
     remaining: 0,
     resetAfterMs: 0,
     retryAfterMs: 0,
+    refusalStatus: budget?.httpStatus,
   };
   ofLimit.set(whose, facts);
   known.set(limit, ofLimit);

@@ -151,14 +151,18 @@ it("forecasts when a budget is spent, in the status and in the reasons", async (
 it.each([
   [402, { httpStatus: 402 }],
   [429, {}],
-])("refuses draws over HTTP with %i and the time of the reset", async (status, given) => {
+])("refuses draws and tries over HTTP with %i and the time of the reset", async (status, given) => {
   const bucket = llm(sluices.open(), given);
   await spend(bucket, 9.9);
   const { url } = await servers.open(sluices.open());
   const body = { cost: { usd: 0.5 } };
 
   const draw = await ask(`${url}/v1/buckets/llm/draw`, { token: ACT, method: "POST", body });
+  const tried = await ask(`${url}/v1/buckets/llm/try`, { token: ACT, method: "POST", body });
 
+  expect(tried.status).toBe(status);
+  expect(Number(tried.headers["retry-after"])).toBeGreaterThan(60);
+  expect(tried.json).toMatchObject({ code: "ERR_NO_ROOM", status, limitedBy: "10/year usd" });
   expect(draw.status).toBe(status);
   expect(Number(draw.headers["retry-after"])).toBeGreaterThan(60);
   expect(draw.json).toMatchObject({

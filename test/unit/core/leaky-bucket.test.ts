@@ -46,22 +46,24 @@ describe("the arithmetic of a leaky bucket", () => {
         const reference = createReferenceBucket(limit);
         const { state, reserve } = createBucket(limit);
         let nowUs = START_US;
+        const wrong: unknown[] = [];
         for (const { afterUs, cost: wish } of given) {
           const cost = Math.min(wish + 1, limit.capacity);
           nowUs += afterUs;
 
           const lateUs = reserve(nowUs, cost) - reference.reserve(nowUs, cost);
 
-          expect([-1, 0]).toContain(lateUs === 0 ? 0 : lateUs);
-          expect(numbersOf(state).every(Number.isSafeInteger)).toBe(true);
+          if (lateUs !== 0 && lateUs !== -1) wrong.push(lateUs);
+          if (!numbersOf(state).every(Number.isSafeInteger)) wrong.push(numbersOf(state));
         }
+        expect(wrong).toEqual([]);
       }),
       { numRuns: 500 },
     );
   });
 
   it.each(["300000/s", "70000/s", "7/s"])(
-    "gives a backlog at %s exactly the slots of a reference, over a million calls",
+    "gives a backlog at %s exactly the slots of a reference, over 200,000 calls",
     (rate) => {
       const limit = limitOf(rate, { burst: 3 });
       const reference = createReferenceBucket(limit);
@@ -69,7 +71,7 @@ describe("the arithmetic of a leaky bucket", () => {
       let nowUs = START_US;
       let wrong = 0;
 
-      for (let call = 0; call < 1_000_000; call++) {
+      for (let call = 0; call < 200_000; call++) {
         const slotUs = reserve(nowUs, 1);
         if (slotUs !== reference.reserve(nowUs, 1)) wrong += 1;
         // As a pacer does, which draws again before it runs dry.
@@ -88,12 +90,12 @@ describe("the arithmetic of a leaky bucket", () => {
       let slotUs = START_US - 1;
 
       // Each asks a µs after the last slot drains: the moment at which a fraction could be lost or won.
-      for (let call = 0; call <= 1_000_000; call++) {
+      for (let call = 0; call <= 200_000; call++) {
         const atUs = START_US + Math.floor((call * limit.periodUs) / limit.count) + 1;
         slotUs = reserve(atUs, 1);
       }
 
-      const shouldUs = (1_000_000 * limit.periodUs) / limit.count;
+      const shouldUs = (200_000 * limit.periodUs) / limit.count;
       expect(slotUs - START_US).toBeGreaterThanOrEqual(Math.floor(shouldUs));
       expect(slotUs - START_US).toBeLessThanOrEqual(Math.ceil(shouldUs) + 1);
     },

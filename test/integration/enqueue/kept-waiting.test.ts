@@ -56,6 +56,34 @@ describe('keep: "newest"', () => {
     expect(await queue.counts()).toMatchObject({ waiting: 1, delayed: 0 });
   });
 
+  it("keeps a job that waits for its second attempt", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "1000/s", perKey: { rate: "100/s" } });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    const runs: string[] = [];
+    const job = await queue.enqueue("1", { key: "acme", attempts: 2, backoff: { baseMs: 1 } });
+    const worker = sluice.worker(queue, async ({ data }) => {
+      runs.push(data);
+      if (runs.length > 1) return;
+      await bucket.pause({ key: "acme", by: "test" });
+      throw new Error("fails once");
+    });
+    await waitUntil(() => runs.length === 1, "the first attempt has failed");
+    await waitUntil(async () => (await job.state()) === "waiting", "the job waits again");
+    // To fetch this job, the worker moves the other one into its lane.
+    await queue.enqueue("no key");
+    await waitUntil(() => runs.length === 2, "the worker has fetched jobs");
+    await waitUntil(async () => (await job.state()) === "waiting", "the job is in its lane");
+
+    const newer = await queue.enqueue("2", NEWEST);
+    await queue.enqueue("3", NEWEST);
+    await bucket.resume({ key: "acme", by: "test" });
+    await worker.drain({ idleMs: 200 });
+
+    expect(await newer.state()).toBe(undefined);
+    expect(runs.toSorted()).toEqual(["1", "1", "3", "no key"]);
+  });
+
   it("rejects the wait of another process for a removed job", async () => {
     const { queue } = openQueue<string>(sluices);
     const { queue: other } = openQueue<string>(sluices);

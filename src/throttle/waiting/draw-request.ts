@@ -22,7 +22,13 @@ import {
   type Arrival,
   type GroupSchedule,
 } from "./group-schedule.ts";
-import { unservedByPriority, unservedInOrder, type Group, type Unserved } from "./group.ts";
+import {
+  MOST_PASSED,
+  unservedByPriority,
+  unservedInOrder,
+  type Group,
+  type Unserved,
+} from "./group.ts";
 
 /**
  * The contents of one draw request. Each slot request asks for slots of one group and one priority.
@@ -214,13 +220,21 @@ function inTurns(groups: readonly Group[], most: number): GroupRequest[] {
   return parts.sort(compareArrivals);
 }
 
-/** A part of the calls that one slot request is for; they came evenly, as far as is known. */
+/** Returns the slot request for a part of the calls of another one. */
 function partOf(all: Unserved, from: number, count: number): Unserved {
-  const { wanted, sinceMs, lastSinceMs } = all;
-  const at = (index: number): number =>
-    sinceMs + ((lastSinceMs - sinceMs) * Math.min(index, wanted)) / wanted;
-  const since = { sinceMs: at(from), nextSinceMs: at(from + 1), lastSinceMs: at(from + count) };
+  const at = (index: number): number => arrivalAt(all, Math.min(index, all.wanted - 1));
+  const since = { sinceMs: at(from), nextSinceMs: at(from + 1), lastSinceMs: at(from + count - 1) };
   return { ...all, ...since, wanted: count };
+}
+
+/** Returns when one of the calls arrived that a slot request is for, by its number from 0. */
+function arrivalAt({ first, wanted, sinceMs, lastSinceMs }: Unserved, index: number): number {
+  if (first === undefined || index > MOST_PASSED) {
+    return sinceMs + ((lastSinceMs - sinceMs) * index) / Math.max(1, wanted - 1);
+  }
+  let caller = first;
+  for (let passed = 0; passed < index; passed++) caller = caller.next ?? caller;
+  return caller.queuedMs;
 }
 
 /** How the key of a group takes turns: it keeps its tags only if its calls have waited since the last reply. */

@@ -220,6 +220,8 @@ export interface Unserved {
   readonly sinceMs: number;
   readonly nextSinceMs: number;
   readonly lastSinceMs: number;
+  /** The first caller without a slot. Undefined if it would take too long to find. */
+  readonly first?: Caller | undefined;
 }
 
 /**
@@ -256,7 +258,7 @@ export function isFirstUnserved(caller: Caller): boolean {
  * The maximum number of callers that a search passes one by one. With more callers, their arrival
  * times are estimated as evenly spaced, because passing them one by one would take too long.
  */
-const MOST_PASSED = 100;
+export const MOST_PASSED = 100;
 
 /** Returns the callers without a slot, grouped by priority, the most urgent first. */
 export function unservedByPriority(group: Group): Unserved[] {
@@ -272,13 +274,15 @@ export function unservedByPriority(group: Group): Unserved[] {
       caller.queuedMs + ((lastSinceMs - caller.queuedMs) * count) / waiting;
     let sinceMs = behind(served);
     let nextSinceMs = behind(served + 1);
+    let first: Caller | undefined;
     if (served <= MOST_PASSED) {
       for (let passed = 0; passed < served; passed++) caller = caller.next as Caller;
       sinceMs = caller.queuedMs;
-      nextSinceMs = ((caller.next as Caller | undefined) ?? caller).queuedMs;
+      nextSinceMs = (caller.next ?? caller).queuedMs;
+      first = caller;
     }
     const { number } = caller;
-    slotRequests.push({ rank, number, wanted, sinceMs, nextSinceMs, lastSinceMs });
+    slotRequests.push({ rank, number, wanted, sinceMs, nextSinceMs, lastSinceMs, first });
   }
   return slotRequests;
 }

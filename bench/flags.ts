@@ -13,6 +13,7 @@ const PARTS = [
   "keys",
   "backlog",
   "groups",
+  "flows",
   "imports",
   "metrics",
   "webhooks",

@@ -8,6 +8,7 @@ import { measureEveryday } from "./parts/everyday.ts";
 import { measureImports } from "./parts/cold-import.ts";
 import { readFlags, type Flags, type Part } from "./flags.ts";
 import { describeRun, withFreshBench } from "./fleet/fresh-bench.ts";
+import { measureFlows } from "./parts/flows.ts";
 import { measureGroups } from "./parts/groups.ts";
 import { measureJobs } from "./parts/jobs.ts";
 import { measureKeys } from "./parts/keys.ts";
@@ -41,6 +42,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   keys: measureKeys,
   backlog: measureBacklog,
   groups: measureGroups,
+  flows: measureFlows,
   imports: measureImports,
   metrics: measureMetrics,
   webhooks: measureWebhooks,

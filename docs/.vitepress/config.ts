@@ -54,6 +54,7 @@ const SIDEBAR = [
     ["guides/jobs/share-between-tenants"],
     ["guides/jobs/schedule-and-deduplicate"],
     ["guides/jobs/order-and-batches"],
+    ["guides/jobs/flows"],
     ["guides/jobs/outbox"],
     ["guides/jobs/worker-options"],
     ["guides/jobs/run-until-empty"],

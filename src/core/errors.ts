@@ -17,6 +17,7 @@ export type ErrorCode =
   | "ERR_WAIT_TOO_LONG"
   | "ERR_LINE_FULL"
   | "ERR_MIDDLEWARE"
+  | "ERR_GROUP_CLOSED"
   | "ERR_QUEUE_FULL"
   | "ERR_CHANGED"
   | "ERR_CANNOT_UNDO"

@@ -70,6 +70,7 @@ export function byText({ by, reason, atMs, endsInMs }: SetBy): string {
 
 /** The text for each thing that a job can wait for. */
 export const WAIT_REASONS: Readonly<Record<WaitsFor, string>> = {
+  parents: "jobs that it waits for have not ended",
   delay: "its start time is later",
   retry: "its next attempt is not due yet",
   "no worker": "no worker is alive",
@@ -86,12 +87,23 @@ export const WAIT_REASONS: Readonly<Record<WaitsFor, string>> = {
   lane: "there is room, and it waits for its turn and a worker",
 };
 
+/** Names the jobs that a job waits for: `"the end of 12 jobs: charges:7, charges:8, …"`. */
+function parentsText({ parents, isGroupOpen }: JobExplanation): string {
+  const { count = 0, first = [] } = parents ?? {};
+  const names = first.map(({ queue, id }) => `${queue}:${id}`).join(", ");
+  const more = count > first.length ? ", …" : "";
+  const jobs = count === 0 ? "" : `the end of ${counted(count, "job")}: ${names}${more}`;
+  const group = isGroupOpen === true ? "its group to be closed" : "";
+  return [group, jobs].filter((part) => part !== "").join(", and ") || "its parents";
+}
+
 /**
  * Explains why a job waits: `"a limit of the bucket has no room (100/s), until
  * 2026-01-01T00:00:00.000Z"`.
  */
 export function whySentence(why: JobExplanation | undefined): string {
   if (why === undefined) return "it has started in the meantime";
+  if (why.waitsFor === "parents") return parentsText(why);
   const { waitsFor, limit, untilMs } = why;
   const which = limit === undefined ? "" : ` (${limit})`;
   const end = untilMs === undefined || untilMs === Infinity ? "" : `, until ${timeText(untilMs)}`;
@@ -101,6 +113,7 @@ export function whySentence(why: JobExplanation | undefined): string {
 /** Explains why a job waits. Adds its position and expected start if other jobs start before it. */
 export function whyText(why: JobExplanation | undefined, eta?: JobEta): string {
   if (why === undefined) return "nothing: it is running or has ended";
+  if (why.waitsFor === "parents") return parentsText(why);
   const { waitsFor, limit, untilMs } = why;
   const what = limit === undefined ? waitsFor : `${waitsFor}: ${limit}`;
   // The next slot of the limit goes to another job.

@@ -1,6 +1,7 @@
 import { SluiceError, type FactsOf } from "../core/errors.ts";
 import { withoutStop } from "../core/describe.ts";
 import type { Key } from "../core/key-path.ts";
+import type { JobReference } from "./job.ts";
 
 /**
  * The handler of a job took longer than `timeoutMs`, including the check of the job's data. The handler's signal is
@@ -171,6 +172,29 @@ export class QueueFullError extends SluiceError<QueueFullError> {
       `Queue "${queue}" is full: ${waiting} jobs${whose} wait, ${more} to be stored, and its maxBacklog is ${limit}; ${outcome}. Enqueue later, or raise maxBacklog.`,
       facts,
     );
+  }
+}
+
+/**
+ * The group is closed, so its final job waits for no more jobs, or there is no such group. `add()` rejects with this
+ * error. None of the jobs of the rejected round trip was stored.
+ */
+export class GroupClosedError extends SluiceError<GroupClosedError> {
+  override readonly name = "GroupClosedError";
+  readonly code = "ERR_GROUP_CLOSED";
+  /** The queue and the id of the group's final job. */
+  declare readonly queue: string;
+  declare readonly jobId: string;
+
+  constructor({ final, isMissing }: { final: JobReference; isMissing: boolean }) {
+    const { queue, id } = final;
+    const what = isMissing
+      ? `Job ${id} of queue "${queue}" is not the final job of a group, or is no longer stored`
+      : `The group of job ${id} in queue "${queue}" is closed, so its final job would not wait`;
+    super(`${what}; nothing was stored. Add jobs before close(), or begin another group.`, {
+      queue,
+      jobId: id,
+    });
   }
 }
 

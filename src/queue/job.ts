@@ -1,13 +1,27 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { encodeKey, type Key } from "../core/key-path.ts";
-import type { Priority } from "../core/input/options.ts";
+import { NAME, type Priority } from "../core/input/options.ts";
 import type { Cost } from "../throttle/costs.ts";
 
 /** The state of a job. */
 export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";
 
 export const JOB_STATES: readonly JobState[] = ["waiting", "active", "delayed", "done", "failed"];
+
+/** Names a job of a queue. Each job that `enqueue` returns is one. */
+export interface JobReference {
+  /** The name of the queue: `"reports"`. */
+  readonly queue: string;
+  readonly id: string;
+}
+
+/** The parents that a job still waits for. */
+export interface AwaitedParents {
+  readonly count: number;
+  /** The first of them, in order. */
+  readonly first: readonly JobReference[];
+}
 
 /** A queued job, as producers and handlers see it. */
 export interface Job<Data> {
@@ -108,6 +122,20 @@ export function readJobId(where: string, id: unknown): string | undefined {
   }
   throw new InvalidOptionError({ where, option: "id", value: id, remedy: REMEDY });
 }
+
+/**
+ * Names of jobs, as an option. Other fields, such as those of a job from `enqueue`, are left out.
+ *
+ * @internal
+ */
+export const JOB_REFERENCE: z.ZodType<JobReference> = z
+  .custom<JobReference>((given: unknown) => {
+    if (typeof given !== "object" || given === null) return false;
+    const { queue, id } = given as Partial<JobReference>;
+    if (!NAME.safeParse(queue).success || typeof id !== "string") return false;
+    return SHAPE.test(id) || OWN_ID.safeParse(id).success;
+  }, 'give a job from enqueue(), or { queue: "reports", id: "17" }')
+  .transform(({ queue, id }) => ({ queue, id }));
 
 /**
  * The type of a value after it was stored as JSON: a `Date` becomes text, `toJSON()` is applied, and functions are

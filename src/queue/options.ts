@@ -18,7 +18,8 @@ import { COST } from "../throttle/call-options.ts";
 import type { DedupeMode } from "../stores/redis/scripts/queue/jobs.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { cronFault } from "./bullmq/cron.ts";
-import { OWN_ID } from "./job.ts";
+import type { OnParentFailure } from "../stores/redis/scripts/queue/flows.ts";
+import { JOB_REFERENCE, OWN_ID, type JobReference } from "./job.ts";
 
 /** The options of one job for `enqueue`. A recurring job needs a `dedupeId` and either `every` or `cron`. */
 export type EnqueueOptions =
@@ -119,6 +120,22 @@ interface JobOptions extends JobDefaults {
    * default, the `dedupeId` blocks other jobs until this job is done or has failed.
    */
   readonly dedupeMs?: number | undefined;
+  /**
+   * Jobs of any queues of this sluice that must end before this one is due: jobs from `enqueue`, or
+   * `{ queue: "reports", id: "17" }`. At most 10,000. `delayMs` and `maxWaitMs` begin once they have ended. A parent that
+   * is no longer stored counts as done. Defaults to none.
+   */
+  readonly after?: readonly JobReference[] | undefined;
+  /**
+   * What happens to this job if a job in `after` becomes a dead letter:
+   *
+   * - `"fail"`: this job becomes a dead letter, too, without running. A replay of the parent resumes it.
+   * - `"skip"`: this job is removed.
+   * - `"run"`: this job runs once all parents have ended. Its handler sees which ones failed.
+   *
+   * If a parent is cancelled or removed, this job is cancelled, except with `"run"`. Defaults to `"fail"`.
+   */
+  readonly onParentFailure?: OnParentFailure | undefined;
   /** The time limit for each attempt of this job, in ms. Replaces the worker's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
   /**
@@ -167,6 +184,9 @@ const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 /** A job name is stored unchanged, and is never part of a Redis key. */
 const JOB_NAME = nameOf("leave out control characters");
 
+/** The most parents of a job in one call. */
+const MOST_PARENTS = 10_000;
+
 const DEDUPE_MODES: readonly unknown[] = ["first", "last", "again"] satisfies DedupeMode[];
 const DEBOUNCE = z.strictObject({
   mode: z.literal("debounce", {
@@ -212,6 +232,13 @@ const ENQUEUE_OPTIONS = z.strictObject({
   dedupeMs: TIME,
   keep: z.enum(["newest", "oldest"], { error: 'give "newest" or "oldest"' }).optional(),
   keepAtMost: wholeNumber(1, 1_000, "jobs").optional(),
+  after: z
+    .array(JOB_REFERENCE, { error: "give an array of jobs from enqueue()" })
+    .max(MOST_PARENTS, { error: `give at most ${MOST_PARENTS} jobs; see enqueueGroup() for more` })
+    .optional(),
+  onParentFailure: z
+    .enum(["fail", "skip", "run"], { error: 'give "fail", "skip" or "run"' })
+    .optional(),
   ...DEFAULTED,
   every: wholeNumber(100, LONGEST_MS, "milliseconds").optional(),
   cron: z.string({ error: "give a cron expression" }).optional(),
@@ -278,6 +305,21 @@ const RULES: readonly {
     isBroken: (o: JobOptionsRead) => has(o.keep, o[option] === 0 ? undefined : o[option]),
     remedy: "leave it or keep out; keep bounds the jobs that are due at once, and have no dedupeId",
   })),
+  {
+    option: "onParentFailure",
+    isBroken: (o) => o.onParentFailure !== undefined && o.after === undefined,
+    remedy: "set after, too; it names the parents of the job",
+  },
+  {
+    option: "dedupe",
+    isBroken: (o) => o.after !== undefined && o.dedupe !== undefined && o.dedupe !== "first",
+    remedy: 'leave it or after out; with after, only dedupe: "first" works',
+  },
+  {
+    option: "keep",
+    isBroken: (o) => has(o.keep, o.after),
+    remedy: "leave it or after out; keep bounds the jobs that are due at once",
+  },
   { option: "cron", isBroken: (o) => has(o.cron, o.every), remedy: "give it or every, not both" },
   {
     option: "timeZone",
@@ -299,6 +341,11 @@ const RULES: readonly {
     isBroken: (o: JobOptionsRead) => !isRecurring(o) && o[option] !== undefined,
     remedy: "it is for recurring jobs; give every or cron, too, or leave it out",
   })),
+  {
+    option: "after",
+    isBroken: (o) => isRecurring(o) && o.after !== undefined,
+    remedy: "leave it out: a recurring job runs at its own times",
+  },
   {
     option: "dedupe",
     isBroken: (o) => isRecurring(o) && o.dedupe !== undefined,

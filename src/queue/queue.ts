@@ -9,7 +9,7 @@ import type { RateInput } from "../core/limits/rate.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import type { PreviewOptions } from "../throttle/bucket/facts/preview.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
-import { readJob, type Stored } from "./bullmq/stored-job.ts";
+import { readAwaits, readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess, findDeduped, keepAccess } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
 import { createElsewhere } from "./enqueue/declared-elsewhere.ts";
@@ -19,6 +19,7 @@ import {
   keepOutboxRows,
   type Enqueuing,
 } from "./enqueue/enqueue.ts";
+import { createGroups, keepEnqueuing, type Groups } from "./enqueue/groups.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/storing.ts";
 import { createSettings, type QueueSettingsLive, type ReadSettings } from "./enqueue/settings.ts";
@@ -40,6 +41,7 @@ import { createChanges, createNoteBulk } from "./manage/changes.ts";
 import { createControl, type QueueSteering } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters, createKeyCheck } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
+import type { Flows } from "./manage/flows.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
@@ -59,6 +61,7 @@ import {
 export interface Queue<Data, Result = unknown, Input = Data>
   extends
     Enqueuing<Data, Result, Input>,
+    Groups<Data, Result, Input>,
     Schedules,
     QueueSteering,
     Pauses,
@@ -148,6 +151,8 @@ export interface QueueParts<Data> extends QueueSettings {
   readonly name: string;
   readonly bucket: OwnedBucket;
   readonly connect: ConnectQueue;
+  /** Access to the flows of this queue and of the others. */
+  readonly flows: Flows;
   readonly prefix: string;
   readonly timeoutMs: number;
   readonly logger: Logger;
@@ -205,22 +210,36 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const retriedRuns = createRetriedRuns(runParts);
   const { changeLog: log } = settings;
   const noteBulk = createNoteBulk({ queue: name, log, counts: () => control.counts() });
-  const stores = { access, lanes, pages };
+  const { flows } = settings;
+  const stores = { access, lanes, pages, flows };
   const parts = {
     queue: name,
     ...stores,
     withKeyCheck,
     retriedRuns,
     noteBulk,
-    onRemoved: waits.end,
+    onRemoved: async (ids: readonly string[]) => {
+      waits.end(ids);
+      await access.ask(() => flows.settleRemoved(name, ids));
+    },
   };
   const bulk = createBulkChanges({ ...parts, changes });
   const control = createControl({ ...parts, bulk });
-  const explain = createExplanations({ queue: name, bucket, lanes, access });
+  const explain = createExplanations({
+    queue: name,
+    bucket,
+    lanes,
+    access,
+    awaited: (id, most) => flows.awaited({ queue: name, id }, most),
+  });
   const jobs: JobSource = {
+    queue: name,
     access,
     isParked: forecasts.isParked,
-    eta: forecasts.eta,
+    eta: async (id, about) => {
+      const { awaits } = await access.ask((stored) => readAwaits(stored, id));
+      return awaits ? undefined : forecasts.eta(id, about);
+    },
     explain,
     remove: (id) => control.remove(id),
     cancel: (id) => control.cancel(id),
@@ -229,7 +248,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     finished: waits.until,
   };
   const middlewares = createMiddlewares(settings.middlewares);
-  const { enqueuing, rows } = createEnqueuing<Data, Result, Input>({
+  const { enqueuing, linked, rows } = createEnqueuing<Data, Result, Input>({
     name,
     bucket,
     connection,
@@ -242,6 +261,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     settings: live,
     observing: settings.observing,
     jobs,
+    flows,
     wakes,
     middleware: () =>
       settings.isSender === true
@@ -262,6 +282,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     name,
     bucket,
     ...enqueuing,
+    ...createGroups({ linked, flows }),
     ...createSchedules({ ...runParts, isParked: forecasts.isParked, onRemoved: waits.end }),
     async job(given) {
       const id = readJobId("job()", given);
@@ -313,7 +334,10 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     off: (event, listener) => events.off(event, listener),
     use: (middleware) => middlewares.use(middleware),
   };
-  assertArgumentCount(queue, { throws: ["on", "off", "use"], takes: { enqueue: ENQUEUE_TAKES } });
+  assertArgumentCount(queue, {
+    throws: ["on", "off", "use", "group"],
+    takes: { enqueue: ENQUEUE_TAKES },
+  });
   const owned: OwnedQueue<Data, Result, Input> = Object.assign(queue, {
     weightsOf,
     schema,
@@ -329,5 +353,6 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   });
   keepAccess(owned, access);
   keepOutboxRows(owned, rows);
+  keepEnqueuing(owned, linked);
   return owned;
 }

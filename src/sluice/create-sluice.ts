@@ -24,13 +24,15 @@ import { createReporter } from "../insight/reporter.ts";
 import type { Metrics, MetricsOptions } from "../insight/metrics/process-metrics.ts";
 import { createMemoryInsight } from "../stores/memory/memory-insight.ts";
 import { createMemoryStore } from "../stores/memory/memory-store.ts";
-import type { ConnectQueue } from "../queue/bullmq/connection.ts";
+import type { ConnectQueue, QueueConnection } from "../queue/bullmq/connection.ts";
+import { createFlows } from "../queue/manage/flows.ts";
 import { type BatchWorkerOptions, type WorkerOptions } from "../queue/worker/worker-options.ts";
 import type { OwnedQueue, Queue } from "../queue/queue.ts";
 import type { BatchHandler, HandlerInput } from "../queue/worker/context.ts";
 import { createMiddlewares, type Middleware } from "../queue/worker/handlers/middleware.ts";
 import { createWorker, type Worker } from "../queue/worker/worker.ts";
 import { createBackend } from "../stores/redis/backend.ts";
+import type { FlowStore } from "../stores/redis/queue/store.ts";
 import {
   locateRedis,
   consoleLogger,
@@ -276,6 +278,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const facts = createInsight({ insight, statuses });
   const changeLog = createChangeLog({ store: insight, logger, process: OF_PROCESS });
   const middlewares = createMiddlewares();
+  const flowConnections = new Map<string, QueueConnection>();
+  let areQueuesClosed = false;
+  const flows = createFlows(reachFlows);
   const queues = createQueues({
     buckets,
     insight,
@@ -285,6 +290,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     logger,
     observing,
     middlewares,
+    flows,
     connectFor: connectQueueFor,
     onOpened: () => reporter.onActivity(),
   });
@@ -311,6 +317,18 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     return (use) => backend.connectQueue(queue, use, own);
   }
 
+  /** Flows connect queues, which may be on different servers. So each queue has one more connection for them. */
+  async function reachFlows(queue: string): Promise<FlowStore> {
+    let connection = flowConnections.get(queue);
+    if (connection === undefined) {
+      if (areQueuesClosed) throw new ClosedError("This sluice");
+      connection = connectQueueFor("enqueue()", queue)("producer");
+      flowConnections.set(queue, connection);
+    }
+    await connection.untilReady(timeoutMs);
+    return connection.flows;
+  }
+
   function bucketOf(queue: unknown): OwnedBucket {
     const found = queues.owned(queue);
     const bucket = found && buckets.of(found.bucket.name);
@@ -323,6 +341,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     await Promise.all(closers.map((closeFirst) => closeFirst()));
     await workers.close();
     await queues.close();
+    areQueuesClosed = true;
+    for (const connection of flowConnections.values()) connection.close();
     await rules?.close();
     await buckets.close();
     await reporter.close();
@@ -372,9 +392,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const owned = queue as OwnedQueue<Data, Result, never>;
       const { weightsOf, schema, settings: kept, middlewares } = owned;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const common = { prefix, timeoutMs, logger, observing, weightsOf, schema, kept, middlewares };
+      const common = { prefix, timeoutMs, logger, observing, flows };
+      const ofQueue = { weightsOf, schema, kept, middlewares };
       const worker = workers.add(queue.name, (own) =>
-        createWorker({ ...parts, ...common, ...own }),
+        createWorker({ ...parts, ...common, ...ofQueue, ...own }),
       );
       reporter.onActivity();
       return worker;

@@ -13,6 +13,7 @@ import {
   type WaitTooLongError,
 } from "../core/errors.ts";
 import type {
+  GroupClosedError,
   HandlerResponseError,
   HandlerTimeoutError,
   JobCancelledError,
@@ -42,6 +43,7 @@ export type AnySluiceError =
   | ChangedError
   | ClosedError
   | CostTooLargeError
+  | GroupClosedError
   | HandlerResponseError
   | HandlerTimeoutError
   | InvalidOptionError

@@ -88,6 +88,7 @@ export type { QueueCounts } from "../stores/redis/scripts/queue/steering.ts";
 export type { FromJson, Job, JobState } from "../queue/job.ts";
 
 export {
+  GroupClosedError,
   HandlerResponseError,
   HandlerTimeoutError,
   JobCancelledError,
@@ -182,6 +183,10 @@ export type {
   WorkerMiddleware,
 } from "../queue/worker/handlers/middleware.ts";
 
+export type { FinalJob, GroupOptions, JobGroup } from "../queue/enqueue/groups.ts";
+export type { AwaitedParents, JobReference } from "../queue/job.ts";
+export type { ParentOutcome } from "../queue/manage/flows.ts";
+export type { OnParentFailure } from "../stores/redis/scripts/queue/flows.ts";
 export type { Drained } from "../queue/worker/drain.ts";
 export type { Worker } from "../queue/worker/worker.ts";
 

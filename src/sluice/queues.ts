@@ -9,6 +9,7 @@ import type { Observing } from "../core/events/observer.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { declaredOf } from "../queue/enqueue/declared-elsewhere.ts";
 import { createQueue, type OwnedQueue, type Queue } from "../queue/queue.ts";
+import type { Flows } from "../queue/manage/flows.ts";
 import type { Middlewares } from "../queue/worker/handlers/middleware.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 import { assertSame, type Buckets, type Declaration } from "./buckets.ts";
@@ -62,6 +63,8 @@ export interface QueuesParts {
   readonly observing?: Observing | undefined;
   /** The middleware of the sluice. */
   readonly middlewares: Pick<Middlewares, "all">;
+  /** Access to the flows of all queues. */
+  readonly flows: Flows;
   /** Called when a queue was opened, so that the process reports it. */
   readonly onOpened: () => void;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */

@@ -151,6 +151,8 @@ const CALLS: Readonly<
     use: { args: [], options: { handler: listener } },
     enqueue: { args: [1], options: {} },
     enqueueMany: { args: [[1, 2]], options: {} },
+    enqueueGroup: { args: [[1, 2]], options: { then: { data: 3 } } },
+    group: { args: [{ queue: "shared", id: "1" }] },
     unschedule: { args: ["hourly"] },
     schedules: { args: [] },
     schedule: { args: ["hourly"] },

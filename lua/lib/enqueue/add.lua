@@ -3,11 +3,17 @@
 -- @include lib/enqueue/debounce
 -- @include lib/enqueue/cancel-running
 -- @include lib/enqueue/keep
+-- @include lib/flows/hold
+-- @include lib/flows/children
 -- Stores a new job in the same way as BullMQ's scripts (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with
 -- bullmq 6.7.0). A job with a key is parked immediately.
 
 -- Puts a stored job into its lane, or among the delayed or waiting jobs.
 local function place(lanes, id, job, followed)
+  if job.flow and store_flow(lanes, id, job.flow) then
+    hold(lanes, id)
+    return
+  end
   local due_ms = job.timestamp + (job.isParked and 0 or job.delay)
   local key = key_of(job.name)
   if lanes.bounds_keys and key and (followed or not job.isParked) then note_later(lanes, key, id, due_ms) end
@@ -86,12 +92,14 @@ local function add(lanes, job)
   if what == 'keep' or what == 'replace' then
     local event = job.id == id and 'duplicated' or 'deduplicated'
     redis.call('XADD', lanes.events, '*', 'event', event, 'jobId', id)
+    if job.child and job.id == id then add_child(lanes, id, job.child) end
     return id, false
   end
   local own_id = string.format('%.0f', redis.call('INCR', lanes.ids))
   if job.id then own_id = job.id end
   store(lanes, own_id, job)
   place(lanes, own_id, job, what == 'after' and id or nil)
+  if job.child then add_child(lanes, own_id, job.child) end
   if job.keep and job.isParked then trim(lanes, own_id, job) end
   return own_id, true
 end

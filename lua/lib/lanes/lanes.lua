@@ -17,9 +17,9 @@ local RECHECK_EVERY_MS, RECHECKED_LANES = 10000, 100
 
 local function open_lanes(keys, prefix, now_ms)
   local lanes = lane_names(prefix)
-  local v, free, parked, looked_at_ms, looked, orders, paused_keys, ordered, paths, mended, mended_at_ms = unpack(
+  local v, free, parked, looked_at_ms, looked, orders, paused_keys, ordered, paths, mended, mended_at_ms, flows = unpack(
     redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders', 'pausedKeys', 'ordered',
-      'paths', 'mended', 'mendedAt'))
+      'paths', 'mended', 'mendedAt', 'flows'))
   lanes.jobs, lanes.now_ms, lanes.v, lanes.parked = prefix, now_ms, tonumber(v) or 0, tonumber(parked) or 0
   -- The virtual time of the jobs without a key, which take turns with the lanes.
   lanes.free = tonumber(free) or 0
@@ -33,6 +33,8 @@ local function open_lanes(keys, prefix, now_ms)
   lanes.is_ordered = ordered ~= false
   -- True if jobs with paths as keys are parked. In most queues it is false, so no further commands are needed.
   lanes.has_paths = paths ~= false
+  -- True if a job of the queue has ever had parents or children.
+  lanes.has_flows = flows and true or false
   lanes.mended, lanes.mended_at_ms = mended or '0', tonumber(mended_at_ms) or 0
   lanes.known = {}
   return lanes

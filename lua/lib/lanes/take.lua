@@ -50,9 +50,13 @@ local function move_to_lane(lanes, id)
   lanes.is_changed = true
 end
 
--- True if a job must run after another job that has not ended. The job is then delayed again. Usually jobs-follow
--- starts it when the other job ends; this check covers lost messages.
-local function is_held_back(lanes, id, after)
+-- True if a job must run after another job that has not ended, or waits for its parents (lib/flows/hold). The job is
+-- then delayed again. Usually jobs-follow starts it when the other job ends; this check covers lost messages.
+local function is_held_back(lanes, id, after, awaits)
+  if awaits then
+    redis.call('ZADD', lanes.delayed, (lanes.now_ms + DAY_MS) * 4096, id)
+    return true
+  end
   if not after then return false end
   local waits = is_unended(lanes, after)
   if waits then redis.call('ZADD', lanes.delayed, (lanes.now_ms + FOLLOW_MS) * 4096, id)
@@ -65,8 +69,9 @@ local function move_due(lanes)
   local due = redis.call('ZRANGEBYSCORE', lanes.delayed, 0, (lanes.now_ms + 1) * 4096 - 1, 'LIMIT', 0, MOST_MOVED)
   for _, id in ipairs(due) do
     local job = lanes.jobs .. id
-    local name, priority, after = unpack(redis.call('HMGET', job, 'name', 'priority', 'sluiceAfter'))
-    local is_held = is_held_back(lanes, id, after)
+    local name, priority, after, awaits =
+      unpack(redis.call('HMGET', job, 'name', 'priority', 'sluiceAfter', 'sluice:awaits'))
+    local is_held = is_held_back(lanes, id, after, awaits)
     redis.call('HSET', job, 'delay', 0)
     if name and key_of(name) and not is_held then
       move_to_lane(lanes, id)

@@ -1,7 +1,8 @@
 --[[
   failed-forget: removes dead letters that are no longer kept, up to a thousand, the oldest first. These are the ones
   above the number to keep, and the ones that failed too long ago. It removes none while dead letters are being
-  replayed. It also keeps a dead letter while a process awaits its outcome (jobs-await).
+  replayed. It also keeps a dead letter while a process awaits its outcome (jobs-await),
+  or jobs that wait for it were not notified.
 
   KEYS  [1] failed, BullMQ's: zset of ids, by the ms since 1970 at which they failed
         [2] exists while dead letters are being replayed: string, one minute
@@ -10,6 +11,7 @@
   Reply the number of removed dead letters; 1 if there may be more to remove, else 0
 ]]
 -- @include lib/now-ms
+-- @include lib/flows/flow-keys
 
 local MOST = 1000
 local failed, replaying, prefix, most, for_ms = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -19,9 +21,13 @@ local old = for_ms and redis.call('ZCOUNT', failed, '-inf', string.format('%.0f'
 local count = math.min(MOST, math.max(beyond, old))
 if count <= 0 then return { 0, 0 } end
 
-local removed = 0
+local removed, flows = 0, flow_names(prefix)
 for _, id in ipairs(redis.call('ZRANGE', failed, 0, count - 1)) do
-  if redis.call('EXISTS', prefix .. 'awaited:' .. id) == 0 then
+  -- Children that were not notified yet have no expiry.
+  local is_needed = redis.call('PTTL', flows.children .. id) == -1
+  if redis.call('EXISTS', prefix .. 'awaited:' .. id) == 0 and not is_needed then
+    forget_parents(flows, id)
+    forget_children(flows, id)
     redis.call('UNLINK', prefix .. id, prefix .. id .. ':logs')
     redis.call('ZREM', failed, id)
     removed = removed + 1

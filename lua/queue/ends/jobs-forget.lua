@@ -10,6 +10,7 @@
   Reply 1 if there may be more to remove, else 0
 ]]
 -- @include lib/now-ms
+-- @include lib/flows/flow-keys
 
 local MOST = 1000
 local beyond = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[2])
@@ -18,6 +19,22 @@ if count <= 0 then return 0 end
 
 -- BullMQ can store more keys for a job. Sluice's jobs have only one more, for their log.
 local ids, keys, marks = redis.call('ZRANGE', KEYS[1], 0, count - 1), {}, {}
+local found = #ids
+
+-- Keeps the jobs whose children were not notified yet, and returns the others.
+local function without_parents(given)
+  local flows, others = flow_names(ARGV[1]), {}
+  for _, id in ipairs(given) do
+    if redis.call('EXISTS', flows.children .. id) == 0 then
+      forget_parents(flows, id)
+      others[#others + 1] = id
+    end
+  end
+  return others
+end
+
+if redis.call('HEXISTS', ARGV[1] .. 'lanes:state', 'flows') == 1 then ids = without_parents(ids) end
+if #ids == 0 then return 0 end
 for at, id in ipairs(ids) do
   keys[#keys + 1] = ARGV[1] .. id
   keys[#keys + 1] = ARGV[1] .. id .. ':logs'
@@ -32,5 +49,5 @@ if redis.call('EXISTS', unpack(marks)) > 0 then
   end
 end
 redis.call('UNLINK', unpack(keys))
-redis.call('ZREMRANGEBYRANK', KEYS[1], 0, count - 1)
+if #ids == found then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, count - 1) else redis.call('ZREM', KEYS[1], unpack(ids)) end
 return count == MOST and 1 or 0

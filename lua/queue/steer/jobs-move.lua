@@ -1,6 +1,6 @@
 --[[
-  jobs-move: changes the due time of jobs that wait or are delayed. It does not change jobs that run or have ended, or
-  the next runs of recurring jobs that have not begun.
+  jobs-move: changes the due time of jobs that wait or are delayed. It does not change jobs that run or have ended, jobs
+  that wait for their parents, or the next runs of recurring jobs that have not begun.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized
         [7] the schedules, by when their next run is due: zset, all BullMQ's
@@ -13,6 +13,7 @@
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/states/unbegun
+-- @include lib/lanes/due
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 local schedules = KEYS[7]
@@ -20,27 +21,11 @@ lanes.prioritized = KEYS[6]
 local due_ms = ARGV[3] ~= '' and lanes.now_ms + tonumber(ARGV[3]) or tonumber(ARGV[2])
 local only_delayed, score = ARGV[4] == '1', string.format('%.0f', due_ms * 4096)
 
--- Returns the delay of a job, counted from when it was stored. Never returns exactly ten seconds, because that delay
--- marks a job on its way to its lane.
-local function delay_from(stored_at_ms)
-  local delay_ms = math.max(0, due_ms - stored_at_ms)
-  return delay_ms == 10000 and 10001 or delay_ms
-end
-
--- Also moves the deadline for the start, because it counts from the due time.
-local function with_due(stored_opts, delay_ms)
-  local opts = cjson.decode(stored_opts)
-  opts.delay = delay_ms > 0 and delay_ms or nil
-  local ours = opts.sluice
-  if type(ours) == 'table' and ours.startByMs then ours.startByMs = due_ms + ours.maxWaitMs end
-  return cjson.encode(opts)
-end
-
 local function move(id)
   local job = lanes.jobs .. id
-  local name, ended, opts, stored_at_ms, schedule =
-    unpack(redis.call('HMGET', job, 'name', 'finishedOn', 'opts', 'timestamp', 'rjk'))
-  if not name or ended then return 0 end
+  local name, ended, opts, stored_at_ms, schedule, awaits =
+    unpack(redis.call('HMGET', job, 'name', 'finishedOn', 'opts', 'timestamp', 'rjk', 'sluice:awaits'))
+  if not name or ended or awaits then return 0 end
   if is_planned_run(schedules, id, schedule) and not has_begun_as_run(lanes, id, schedule) then return 0 end
   local key = key_of(name)
   local place = location_of(lanes, id, key)
@@ -49,10 +34,10 @@ local function move(id)
   if place == 'delayed' and redis.call('ZSCORE', lanes.delayed, id) == score then return 2 end
   leave_location(lanes, id, key, place)
   redis.call('ZADD', lanes.delayed, score, id)
-  local delay_ms = delay_from(tonumber(stored_at_ms) or 0)
+  local delay_ms = delay_from(due_ms, tonumber(stored_at_ms) or 0)
   -- The job gets a new position in its lane when it is due.
   redis.call('HDEL', job, 'sluiceSeq')
-  redis.call('HSET', job, 'delay', string.format('%.0f', delay_ms), 'opts', with_due(opts or '{}', delay_ms),
+  redis.call('HSET', job, 'delay', string.format('%.0f', delay_ms), 'opts', with_due(opts or '{}', due_ms, delay_ms),
     'sluice:due', string.format('%.0f', due_ms))
   redis.call('XADD', lanes.events, '*', 'event', 'delayed', 'jobId', id, 'delay', string.format('%.0f', due_ms))
   return 1

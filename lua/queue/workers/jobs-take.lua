@@ -14,8 +14,8 @@
   Reply [1] now, in ms since 1970  [2] how many jobs are parked  [3] how many jobs workers hold, at least
         [4] ms until there may be another job: 0 if there may be one now, -1 if none is known.
         [5] 1 if more jobs have come due or expired than were checked  [6] 1 if the queue is paused
-        [7] the version of the data that jobs-orders reads.
-        [8…] for each job its id, why it was fetched, and its hash. Why: 1 it is its turn, 2 it tests alone
+        [7] the version of the data that jobs-orders reads.  [8] 1 if jobs of the queue have had parents or children
+        [9…] for each job its id, why it was fetched, and its hash. Why: 1 it is its turn, 2 it tests alone
             whether its key has room, 3 its deadline has passed; plus 3 for a job of an ordered lane.
 ]]
 -- @include lib/now-ms
@@ -75,4 +75,5 @@ if not paused and next_ms ~= 0 then
 end
 -- Jobs that this worker has just fetched count as held.
 local held = #lanes.taken > 0 and #lanes.taken / 3 or redis.call('LLEN', lanes.active)
-return { lanes.now_ms, lanes.parked, held, next_ms, more_due, paused and 1 or 0, lanes.orders, unpack(lanes.taken) }
+return { lanes.now_ms, lanes.parked, held, next_ms, more_due, paused and 1 or 0, lanes.orders,
+  lanes.has_flows and 1 or 0, unpack(lanes.taken) }

@@ -14,7 +14,7 @@ import type { RunName } from "../../stores/redis/scripts/queue/runs.ts";
 import type { RedisClock } from "../../stores/redis/queue/clock.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import { parseErrorFacts, type FailureFacts } from "../failure.ts";
-import type { Job } from "../job.ts";
+import type { Job, JobReference } from "../job.ts";
 import type { LaneOrder, OrderedJobOptions } from "../options.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 
@@ -297,6 +297,55 @@ export function wasCancelled(fields: readonly string[]): boolean {
   return fields.some((name, index) => index % 2 === 0 && name === CANCELLED_FIELD);
 }
 
+/**
+ * The field with the failed parent because of which a job fails, and the reason of the parent's failure.
+ * `lua/lib/flows/release.lua` writes it.
+ */
+const BLAME = "sluice:blame";
+
+/** A parent that has failed, and its reason. */
+export interface BlamedParent extends JobReference {
+  readonly reason: string;
+}
+
+function readBlame(text: string): BlamedParent {
+  const [, queue, id, reason] = /^([^:]*):([^\n]*)\n(.*)$/s.exec(text)!;
+  return { queue: queue!, id: id!, reason: reason! };
+}
+
+/** Returns the failed parent because of which a fetched job must fail. Undefined for other jobs. */
+export function blamedParentIn(fields: readonly string[]): BlamedParent | undefined {
+  for (let at = 0; at < fields.length; at += 2)
+    if (fields[at] === BLAME) return readBlame(fields[at + 1]!);
+  return undefined;
+}
+
+/** Like {@link blamedParentIn}, for a stored job. */
+export async function blamedParentOf(queue: Queue, id: string): Promise<BlamedParent | undefined> {
+  const client = await queue.getBackend().client;
+  const text = await client.hget(queue.toKey(id), BLAME);
+  return text === null ? undefined : readBlame(text);
+}
+
+/** Reads whether a job waits for its parents, and whether it is the final job of a group that is open. */
+export async function readAwaits(
+  queue: Queue,
+  id: string,
+): Promise<{ readonly awaits: boolean; readonly isGroupOpen: boolean }> {
+  const client = await queue.getBackend().client;
+  const key = queue.toKey(id);
+  const [awaits, open] = await Promise.all([
+    client.hget(key, "sluice:awaits"),
+    client.hget(key, "sluice:open"),
+  ]);
+  return { awaits: awaits !== null, isGroupOpen: open !== null };
+}
+
+/** True if a fetched job has parents. */
+export function hasParents(fields: readonly string[]): boolean {
+  return fields.some((name, index) => index % 2 === 0 && name === "sluice:parents");
+}
+
 /** Removes the field that marks a job as cancelled. */
 export async function forgetCancel(
   stored: Pick<Queue, "getBackend" | "toKey">,
@@ -318,7 +367,7 @@ export async function renew(
   const client = await queue.getBackend().client;
   const key = queue.toKey(id!);
   // Without the schedule field, a run of a schedule becomes an ordinary job.
-  await client.hdel(key, ...DEATHS, FAILURE, CANCELLED_FIELD, SCHEDULE);
+  await client.hdel(key, ...DEATHS, FAILURE, CANCELLED_FIELD, SCHEDULE, BLAME);
   await clock.ready();
   await client.hset(key, { [DUE]: clock.latestMs() });
   const { maxWaitMs } = opts.sluice ?? {};

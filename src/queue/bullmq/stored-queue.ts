@@ -248,7 +248,10 @@ export async function addJobs<Data>(
 
 /** A job to store, unless another job already has its id or its dedupeId. */
 interface LookedUpJob<Data> extends NewJob<Data> {
-  readonly own: Pick<AddedJob, "id" | "isParked" | "weights" | "dedupe" | "keep" | "row">;
+  readonly own: Pick<
+    AddedJob,
+    "id" | "isParked" | "weights" | "dedupe" | "keep" | "row" | "flow" | "child"
+  >;
 }
 
 /** The stored job, and whether this call has stored it. */

@@ -55,6 +55,8 @@ export interface StoredWorkerSettings {
   readonly mayStall: () => boolean;
   /** Called once a job's outcome is stored, with the token of its lock. Never rejects. */
   readonly onStored: (token: string) => Promise<void> | undefined;
+  /** Called with the id of a job once the outcome of an attempt is stored. */
+  readonly onEnded: (id: string) => void;
   /** Called with the jobs that were recovered from dead workers. Never rejects. */
   readonly onRecovered: (ids: readonly string[]) => Promise<void>;
   readonly logger: Logger;
@@ -180,9 +182,10 @@ function fetchBy(
     handedOut,
     wake,
     onStored,
+    onEnded,
     letFollow,
     lookSoon,
-  }: Pick<StoredWorkerSettings, "onStored"> & {
+  }: Pick<StoredWorkerSettings, "onStored" | "onEnded"> & {
     readonly lookSoon: () => void;
     readonly handedOut: Map<string, HeldJob>;
     readonly wake: () => void;
@@ -201,6 +204,7 @@ function fetchBy(
     const { id, deduplicationId } = job;
     const processing = processJob(job, token, () => false).finally(() => {
       release(id, token);
+      onEnded(id);
       // When a run ended, the next run of its schedule may be due soon.
       if (id.startsWith("repeat:")) lookSoon();
       return onStored(token);

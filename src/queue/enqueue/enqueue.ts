@@ -17,6 +17,7 @@ import type { StoredRowsPage } from "../../stores/redis/queue/store.ts";
 import { checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
 import { enqueueThrough, type EnqueueMiddleware, type JobToEnqueue } from "./middleware.ts";
+import type { JobToLink } from "./parents.ts";
 import { createStoring, type JobToStore, type StoringParts } from "./storing.ts";
 
 /** Returns the options of one job, from its data and its index. */
@@ -45,6 +46,28 @@ export interface Enqueuing<Data, Result, Input> {
   enqueueMany(
     data: readonly Input[],
     options?: EnqueueOptions | EnqueueOptionsOf<Input>,
+  ): Promise<QueuedJob<Data, Result>[]>;
+}
+
+/**
+ * Returns how jobs belong to a group: they are its open final job, or have this final job. Called once all jobs are
+ * checked, just before they are stored.
+ */
+type Link = () => Promise<Omit<JobToLink, "options">>;
+
+/** Stores jobs as `enqueue` and `enqueueMany` do, also jobs of a group. `where` names the call in errors. */
+export interface LinkedEnqueuing<Data, Result, Input> {
+  one(
+    where: string,
+    data: Input,
+    options: EnqueueOptions | undefined,
+    link?: Link,
+  ): Promise<QueuedJob<Data, Result>>;
+  many(
+    where: string,
+    data: readonly Input[],
+    options: EnqueueOptions | EnqueueOptionsOf<Input> | undefined,
+    link?: Link,
   ): Promise<QueuedJob<Data, Result>[]>;
 }
 
@@ -114,7 +137,11 @@ export interface EnqueuingParts<Data, Result, Input> extends DataRules<Data>, St
 
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data, Result, Input>,
-): { readonly enqueuing: Enqueuing<Data, Result, Input>; readonly rows: OutboxRows } {
+): {
+  readonly enqueuing: Enqueuing<Data, Result, Input>;
+  readonly linked: LinkedEnqueuing<Data, Result, Input>;
+  readonly rows: OutboxRows;
+} {
   const { name: queue, bucket, connection, weightsOf, orderOf, checkCost } = parts;
   const { access } = parts.jobs;
   const storing = createStoring<Data, Result>(parts);
@@ -239,6 +266,7 @@ export function createEnqueuing<Data, Result, Input>(
     where: string,
     data: Input,
     options: EnqueueOptions | undefined,
+    link?: Link,
   ): Promise<QueuedJob<Data, Result>> {
     let read = readOptions(where, options);
     const checking = checkDrawable(where, read);
@@ -247,7 +275,7 @@ export function createEnqueuing<Data, Result, Input>(
       read = await withCost(where, taken.value, read);
       await checkDrawable(where, read);
     }
-    const [job] = await storing.store([{ ...taken, options: read }]);
+    const [job] = await storing.store([{ ...taken, options: read, ...(await link?.()) }]);
     return job!;
   }
 
@@ -255,6 +283,7 @@ export function createEnqueuing<Data, Result, Input>(
     where: string,
     data: readonly Input[],
     options: EnqueueOptions | EnqueueOptionsOf<Input> | undefined,
+    link?: Link,
   ): Promise<QueuedJob<Data, Result>[]> {
     const entries: JobToStore<Data>[] = [];
     let checked: OrderedJobOptions | undefined;
@@ -270,41 +299,43 @@ export function createEnqueuing<Data, Result, Input>(
       checked = own;
       entries.push({ ...read, options: own });
     }
-    return storing.storeMany(entries);
+    if (link === undefined) return storing.storeMany(entries);
+    const ofGroup = await link();
+    return storing.storeMany(entries.map((entry) => ({ ...entry, ...ofGroup })));
   }
 
   /** Stores the jobs that a middleware may have changed. */
   async function enqueueChanged(
     where: string,
     jobs: readonly JobToEnqueue<Input>[],
+    link?: Link,
   ): Promise<QueuedJob<Data, Result>[]> {
     const changed = `${where}, after its middleware`;
-    if (jobs.length === 1) return [await enqueueOne(changed, jobs[0]!.data, jobs[0]!.options)];
+    if (jobs.length === 1)
+      return [await enqueueOne(changed, jobs[0]!.data, jobs[0]!.options, link)];
     const data = jobs.map((job) => job.data);
-    return enqueueAll(changed, data, (_data, index) => jobs[index]!.options);
+    return enqueueAll(changed, data, (_data, index) => jobs[index]!.options, link);
   }
 
-  const enqueuing: Enqueuing<Data, Result, Input> = {
-    async enqueue(data, options) {
-      const where = "enqueue()";
-      if (typeof data === "string") refuseNameAndData(where, options);
+  const linked: LinkedEnqueuing<Data, Result, Input> = {
+    async one(where, data, options, link) {
       const middleware = parts.middleware();
-      if (middleware.length === 0) return enqueueOne(where, data, options);
+      if (middleware.length === 0) return enqueueOne(where, data, options, link);
       // The rules of the queue are checked after the middleware, which may set the key.
       readEnqueueOptions(where, options);
       const jobs = [jobToEnqueue(where, data, options)];
-      const store = (changed: readonly JobToEnqueue<Input>[]) => enqueueChanged(where, changed);
+      const store = (changed: readonly JobToEnqueue<Input>[]) =>
+        enqueueChanged(where, changed, link);
       const [job] = await enqueueThrough(middleware, parts.name, jobs, store);
       return job!;
     },
-    async enqueueMany(data, options) {
-      const where = "enqueueMany()";
+    async many(where, data, options, link) {
       if (!Array.isArray(data)) {
         const remedy = "give an array with the data of each job";
         throw new InvalidOptionError({ where, option: "data", value: data, remedy });
       }
       const middleware = parts.middleware();
-      if (middleware.length === 0) return enqueueAll(where, data, options);
+      if (middleware.length === 0) return enqueueAll(where, data, options, link);
       const optionsOf = typeof options === "function" ? options : () => options;
       const jobs = (data as readonly Input[]).map((each, index) =>
         jobToEnqueue(oneOf(where, index), each, optionsOf(each, index)),
@@ -316,11 +347,20 @@ export function createEnqueuing<Data, Result, Input>(
         readEnqueueOptions,
       );
       for (const [index, job] of jobs.entries()) check(job.data, index);
-      const store = (changed: readonly JobToEnqueue<Input>[]) => enqueueChanged(where, changed);
+      const store = (changed: readonly JobToEnqueue<Input>[]) =>
+        enqueueChanged(where, changed, link);
       return [...(await enqueueThrough(middleware, parts.name, jobs, store))];
     },
   };
-  return { enqueuing, rows };
+  const enqueuing: Enqueuing<Data, Result, Input> = {
+    async enqueue(data, options) {
+      const where = "enqueue()";
+      if (typeof data === "string") refuseNameAndData(where, options);
+      return linked.one(where, data, options);
+    },
+    enqueueMany: async (data, options) => linked.many("enqueueMany()", data, options),
+  };
+  return { enqueuing, linked, rows };
 }
 
 /** Copies the data and options of a job, because the caller may reuse these objects. */

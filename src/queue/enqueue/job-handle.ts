@@ -11,6 +11,8 @@ import type { FinishedOptions } from "../manage/finished.ts";
 
 /** A job in its queue, with methods that read or change the job. Each method sends a request to Redis. */
 export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
+  /** The name of the job's queue. */
+  readonly queue: string;
   /**
    * True if this call of `enqueue` stored the job. False if a job with the same `id` or `dedupeId` existed already:
    * then all fields describe that existing job. Also false for jobs from `job()`.
@@ -26,12 +28,12 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
   progress(): Promise<unknown>;
   /**
    * Estimates when the job will start, from the current backlog, limits and workers. Resolves with undefined if the job
-   * does not exist or has ended. Under a rate limit, the estimate is accurate to about a tenth, as long as the backlog
+   * does not exist, waits for its parents, or has ended. Under a rate limit, the estimate is accurate to about a tenth, as long as the backlog
    * and its tenants do not change. Limits on concurrent calls are ignored, because the duration of handlers is unknown.
    */
   eta(): Promise<JobEta | undefined>;
   /**
-   * Returns why the job waits, since when, and until when. A job can wait for its start time, a worker, the end of a
+   * Returns why the job waits, since when, and until when. A job can wait for its parents, its start time, a worker, the end of a
    * pause, room under a limit, or its turn. Undefined if the job runs, has ended, or does not exist. Also undefined for
    * up to half a second after a worker has fetched the job, while the job waits for its slot.
    */
@@ -97,6 +99,7 @@ const STATES: Readonly<Record<string, JobState>> = {
 
 /** The parts of a queue that the methods of its jobs use. */
 export interface JobSource {
+  readonly queue: string;
   readonly access: StoredAccess;
   /** True if a job is in the lane of its key. */
   readonly isParked: (id: string) => Promise<boolean>;
@@ -184,6 +187,7 @@ export function queuedJob<Data, Result>(
   isNew: boolean = false,
 ): QueuedJob<Data, Result> {
   return Object.assign(new JobHandle(source), job, {
+    queue: source.queue,
     isNew,
     result: job.result as Result | undefined,
   });

@@ -18,6 +18,7 @@ import { PARK_MS, readJob, storedName, storedOptions } from "../bullmq/stored-jo
 import { storeSchedule } from "../bullmq/stored-schedule.ts";
 import { QueueFullError } from "../errors.ts";
 import type { Job } from "../job.ts";
+import type { Flows } from "../manage/flows.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
 import type { WeightsOf } from "../lanes/lane-options.ts";
 import {
@@ -29,10 +30,11 @@ import {
 } from "../options.ts";
 import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
+import { isLinked, linkJobs, type JobToLink, type Links } from "./parents.ts";
 import type { QueueSettingsLive } from "./settings.ts";
 
 /** The data and options of a job that will be stored. */
-export interface JobToStore<Data> extends TakenData<Data> {
+export interface JobToStore<Data> extends TakenData<Data>, Omit<JobToLink, "options"> {
   readonly options: OrderedJobOptions;
   /** The id of the outbox row that the job comes from. The job then has an id. */
   readonly row?: string | undefined;
@@ -48,6 +50,7 @@ export interface StoringParts {
   readonly settings: Pick<QueueSettingsLive, "now" | "current">;
   readonly observing?: Observing | undefined;
   readonly jobs: JobSource;
+  readonly flows: Flows;
   /** Checks that a worker fetches a stored job. */
   readonly wakes: Pick<WakeWatch, "watch">;
 }
@@ -158,11 +161,17 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const { clock } = access;
     const trace = parts.observing?.traces?.producer();
     await clock.ready();
-    const bulk = entries.map(({ json, value, options: given }) => {
-      const options = isDebounced(given) ? { ...given, delayMs: given.dedupe.waitMs } : given;
+    const links = entries.some(isLinked)
+      ? await linkJobs({ queue: name, flows: parts.flows, weightsOf }, entries)
+      : undefined;
+    const bulk = entries.map(({ json, value, options: given }, index) => {
+      const mustWait = links?.jobs[index]!.mustWait ?? false;
+      // The delay of a job with parents begins when these have ended.
+      const waiting = mustWait ? { ...given, delayMs: undefined, at: undefined } : given;
+      const options = isDebounced(given) ? { ...given, delayMs: given.dedupe.waitMs } : waiting;
       const { opts: own, storedAtMs } = storedOptions(options, clock, shareOf(options));
       const opts = trace === undefined ? own : { ...own, sluice: { ...own.sluice, trace } };
-      const isParked = options.key !== undefined && opts.delay === undefined;
+      const isParked = options.key !== undefined && opts.delay === undefined && !mustWait;
       return {
         name: storedName(options.key),
         json,
@@ -173,7 +182,9 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       };
     });
     if (bounds.most !== undefined || entries.some(needsLook)) {
-      return storeLookedUp(queue, entries, bulk, bounds);
+      const stored = await storeLookedUp(queue, entries, bulk, { ...bounds, links });
+      await links?.settle();
+      return stored;
     }
     const jobs = await addJobs(queue, bulk);
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
@@ -186,13 +197,14 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     queue: StoredQueue,
     entries: readonly JobToStore<Data>[],
     bulk: readonly (NewJob<Data> & { readonly isParked: boolean })[],
-    bounds: Bounds,
+    { links, ...bounds }: Bounds & { readonly links: Links | undefined },
   ): Promise<StoredNow<Data>[]> {
     const jobs = entries.map(({ options, row }, index) => {
-      const { id, key } = options;
+      const { key } = options;
       const { isParked, ...job } = bulk[index]!;
+      const { id = options.id, flow, child } = links?.jobs[index] ?? {};
       const own = { id, isParked, weights: weightsOf(key), dedupe: dedupeOf(options), row };
-      return { ...job, own: { ...own, keep: keepOf(options) } };
+      return { ...job, own: { ...own, keep: keepOf(options), flow, child } };
     });
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
       const stored = await connection.addJobs({ queue: name, jobs: added, ...bounds });
@@ -222,10 +234,10 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   };
 }
 
-/** True if this job may meet another one: by its id, its dedupeId, or the bound of its key. */
-function needsLook({ options }: JobToStore<unknown>): boolean {
-  const { id, dedupeId, keep } = options;
-  return id !== undefined || dedupeId !== undefined || keep !== undefined;
+/** True if this job may meet another one: by its id, its dedupeId, or the bound of its key. Also true for flows. */
+function needsLook(job: JobToStore<unknown>): boolean {
+  const { id, dedupeId, keep } = job.options;
+  return isLinked(job) || id !== undefined || dedupeId !== undefined || keep !== undefined;
 }
 
 function keepOf({ keep, keepAtMost = 1 }: JobOptionsRead): AddedJob["keep"] {

@@ -5,14 +5,15 @@ import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { BucketState, LimitState } from "../../throttle/bucket/bucket-state.ts";
 import type { Cost } from "../../throttle/costs.ts";
-import { readDue, readJob, type Stored } from "../bullmq/stored-job.ts";
+import { readAwaits, readDue, readJob, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { keyTextOf, type Job } from "../job.ts";
+import { keyTextOf, type AwaitedParents, type Job } from "../job.ts";
 import type { NoForecastReason } from "./forecast.ts";
 
 /**
  * The reason why a job waits:
  *
+ * - `"parents"`: the end of jobs in its `after`, or of its group
  * - `"delay"`: the job's start time; `"retry"`: the time of its next attempt
  * - a reason of {@link NoForecastReason}: no worker is alive, a pause is active, or the downstream is unreachable
  * - `"cooldown"`: the end of a cooldown
@@ -22,6 +23,7 @@ import type { NoForecastReason } from "./forecast.ts";
  * - `"lane"`: the job's turn and a free place in a worker; its limits have room
  */
 export type WaitsFor =
+  | "parents"
   | "delay"
   | "retry"
   | NoForecastReason
@@ -51,6 +53,10 @@ export interface JobExplanation {
    * expected start. Undefined if the time is unknown. Infinity (in JSON `"forever"`) for a pause without an end.
    */
   readonly untilMs: number | undefined;
+  /** The parents that the job still waits for: their number, and the first ten. Undefined for other reasons. */
+  readonly parents?: AwaitedParents | undefined;
+  /** True if the job is the final job of a group that is still open. */
+  readonly isGroupOpen?: boolean | undefined;
 }
 
 interface Reason {
@@ -71,6 +77,8 @@ interface Facts {
   readonly own: BucketState;
 }
 
+/** The most parents to name. */
+const MOST_PARENTS = 10;
 /** The most fetched jobs of workers among which to search for the job. */
 const MOST_COUNTED = 2_000;
 
@@ -79,11 +87,14 @@ export function createExplanations({
   bucket,
   lanes,
   access,
+  awaited,
 }: {
   readonly queue: string;
   readonly bucket: Pick<OwnedBucket, "peek">;
   readonly lanes: Pick<LaneStore, "look" | "pauses" | "workers">;
   readonly access: StoredAccess;
+  /** Reads the parents that a job still waits for. */
+  readonly awaited: (id: string, most: number) => Promise<AwaitedParents>;
 }): (id: string) => Promise<JobExplanation | undefined> {
   async function readFacts(id: string, key: string | undefined): Promise<Facts> {
     const [seen, pauses, live, shared, own] = await Promise.all([
@@ -110,6 +121,12 @@ export function createExplanations({
     const stored = await access.ask((backend) => backend.getJob(id));
     if (stored === undefined) return undefined;
     const job = readJob(stored as Stored<unknown>);
+    const { awaits, isGroupOpen } = await access.ask((backend) => readAwaits(backend, id));
+    if (awaits) {
+      const parents = await access.ask(() => awaited(id, MOST_PARENTS));
+      const none = { limit: undefined, untilMs: undefined };
+      return { waitsFor: "parents", ...none, sinceMs: job.enqueuedAtMs, parents, isGroupOpen };
+    }
     const facts = await access.ask(() => readFacts(id, keyTextOf(job)));
     const nowMs = access.clock.latestMs();
     const reason = reasonFor(job, facts, nowMs);

@@ -65,6 +65,8 @@ export interface FetcherParts {
    * request, on `performance.now()`.
    */
   readonly applyOrders: (seen: WorkerOrders, askedAtMs: number) => void;
+  /** Called with each reply if jobs of the queue have ever had parents or children. */
+  readonly onFlows?: (() => void) | undefined;
   /** Returns how many more jobs may start. The number is small while the breaker tests the downstream. */
   readonly admits: () => number;
   /**
@@ -271,6 +273,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
         held.set(lockOf(job), job.orderedKey);
       }
       applyOrders(taken.orders, sentAtMs);
+      if (taken.hasFlows) parts.onFlows?.();
       isMoreDue = taken.isMoreDue;
       // A signal that came after the request was sent may be newer than this reply.
       const isLatest = looks === looksBefore;

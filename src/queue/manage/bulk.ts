@@ -96,7 +96,8 @@ export function createBulkChanges({
   readonly changes: Pick<Changes, "move">;
   readonly retriedRuns: Pick<RetriedRuns, "remove">;
   readonly noteBulk: NoteBulk;
-  readonly onRemoved: (ids: readonly string[]) => void;
+  /** Must be called with the ids of removed jobs. */
+  readonly onRemoved: (ids: readonly string[]) => Promise<void>;
 }): OwnedBulkChanges {
   /** Calls `act` with batches of the jobs that match, until it has succeeded for `limit` jobs. */
   async function forEach(
@@ -123,7 +124,7 @@ export function createBulkChanges({
   ): Promise<number> {
     const from = state === "done" || state === "failed" ? state : "pending";
     const removed = await access.ask(() => lanes.remove({ queue, state: from, ids }));
-    onRemoved(removed);
+    await onRemoved(removed);
     let count = removed.length;
     if (from !== "pending" || count === ids.length) return count;
     for (const id of ids) if (!removed.includes(id) && (await retriedRuns.remove(id))) count += 1;

@@ -10,6 +10,7 @@ import { JOB_STATES, readJobId } from "../job.ts";
 import { readOfKey, readOfKeyByHand, type KeyFilter, type OfKeyByHand } from "../options.ts";
 import type { OwnedBulkChanges, RetriedRuns } from "./bulk.ts";
 import type { NoteBulk } from "./changes.ts";
+import type { Flows } from "./flows.ts";
 import type { Pages } from "./pages.ts";
 
 /**
@@ -33,7 +34,7 @@ export interface QueueSteering {
    */
   drain(options?: OfKeyByHand): Promise<number>;
   /**
-   * Removes a job. Resolves with false if the job runs now, does not exist, or is a run of a recurring job that has not
+   * Removes a job. The jobs that wait for it are cancelled, as by `cancel`. Resolves with false if the job runs now, does not exist, or is a run of a recurring job that has not
    * begun.
    */
   remove(id: string): Promise<boolean>;
@@ -42,6 +43,9 @@ export interface QueueSteering {
    * running, in any process, the handler's `signal` is aborted with {@link JobCancelledError} within a second. When
    * that handler ends, the job becomes a dead letter with the reason `"Cancelled: …"`, whatever the handler returns or
    * throws. If the handler ends before its signal is aborted, its result is kept.
+   *
+   * The jobs that wait for a removed job are cancelled, too, and so on down the tree, except those with
+   * `onParentFailure: "run"`. The jobs that wait for a job that runs see its failure.
    *
    * Resolves with false if the job has ended, does not exist, or is a run of a recurring job that has not begun.
    */
@@ -63,13 +67,15 @@ export function createControl(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: LaneStore;
+  readonly flows: Pick<Flows, "settleRemoved">;
   readonly pages: Pick<Pages, "idsOf">;
   readonly bulk: Pick<OwnedBulkChanges, "remove">;
   readonly noteBulk: NoteBulk;
   readonly retriedRuns: RetriedRuns;
-  readonly onRemoved: (ids: readonly string[]) => void;
+  /** Must be called with the ids of removed jobs. */
+  readonly onRemoved: (ids: readonly string[]) => Promise<void>;
 }): QueueSteering {
-  const { queue, access, lanes, retriedRuns, pages, bulk, noteBulk, onRemoved } = parts;
+  const { queue, access, lanes, flows, retriedRuns, pages, bulk, noteBulk, onRemoved } = parts;
 
   async function countsOf(key: string): Promise<QueueCounts> {
     const counts = { waiting: 0, active: 0, delayed: 0, done: 0, failed: 0 };
@@ -106,13 +112,17 @@ export function createControl(parts: {
     },
     async remove(given) {
       const id = readJobId("remove()", given);
-      if (id === undefined) return false;
-      return remove(id);
+      if (id === undefined || !(await remove(id))) return false;
+      await flows.settleRemoved(queue, [id]);
+      return true;
     },
     async cancel(given) {
       const id = readJobId("cancel()", given);
       if (id === undefined) return false;
-      return access.ask(() => cancelJob({ queue, lanes }, id, () => remove(id)));
+      if (!(await access.ask(() => cancelJob({ queue, lanes }, id, () => remove(id)))))
+        return false;
+      await flows.settleRemoved(queue, [id]);
+      return true;
     },
     async reprioritise(given, priority) {
       const id = readJobId("reprioritise()", given);
@@ -138,14 +148,14 @@ export function createControl(parts: {
 async function drainState(
   access: StoredAccess,
   state: "prioritized" | "wait" | "delayed",
-  onRemoved: (ids: readonly string[]) => void,
+  onRemoved: (ids: readonly string[]) => Promise<void>,
 ): Promise<number> {
   let count = 0;
   for (let limit = PER_ROUND_TRIP; ;) {
     const ids = await access.ask((stored) =>
       stored.getBackend().cleanJobsByState(state, END_OF_TIME_MS, limit),
     );
-    onRemoved(ids);
+    await onRemoved(ids);
     count += ids.length;
     if (ids.length > 0) continue;
     // Planned runs of recurring jobs are not removed. If a whole batch consists of such runs, a larger batch finds the

@@ -8,11 +8,19 @@ import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { isWithin, type Key } from "../../core/key-path.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
-import { readFailures, readJob, renew, encodedKeyOf, type Stored } from "../bullmq/stored-job.ts";
+import {
+  blamedParentOf,
+  readFailures,
+  readJob,
+  renew,
+  encodedKeyOf,
+  type Stored,
+} from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { hasCode, textsOf, type FailureFacts } from "../failure.ts";
 import { readJobId } from "../job.ts";
 import type { NoteBulk } from "./changes.ts";
+import type { Flows } from "./flows.ts";
 
 /**
  * Reads, replays and removes dead letters: jobs that failed for the last time. Dead letters are kept until they are
@@ -31,7 +39,8 @@ export interface DeadLetters<Data> {
    * Puts failed jobs back into the queue: the job with this id, or all jobs that match a filter. The filter `{}`
    * matches all failed jobs. Each job runs again from attempt 1 on a new slot, and its `maxWaitMs` starts again.
    * Resolves with the number of replayed jobs. A job that is no longer a dead letter is ignored, so it is safe to call
-   * this twice, or in two processes at once. Rejects as `failed` does. If it rejects after some of the jobs were
+   * this twice, or in two processes at once. The jobs that failed because of a replayed job wait for it again. So a filter leaves
+   * such jobs out while their parent is a dead letter or runs; by its id, such a job runs at once. Rejects as `failed` does. If it rejects after some of the jobs were
    * replayed, call it again.
    *
    * `sluice.changes()` lists each replay by filter. It lists a replay by id only if `by` is set.
@@ -81,36 +90,51 @@ export function createDeadLetters<Data>({
   onRemoved,
   onDue,
   keepAll,
+  flows,
 }: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "remove">;
   readonly withKeyCheck: KeyCheck;
   readonly noteBulk: NoteBulk;
-  readonly onRemoved: (ids: readonly string[]) => void;
+  readonly onRemoved: (ids: readonly string[]) => Promise<void>;
   /** Called with the first of the replayed jobs. The worker that fetches this job finds the other jobs. */
   readonly onDue: (id: string) => void;
   /** Keeps all dead letters from expiring for a minute. */
   readonly keepAll: () => Promise<void>;
+  readonly flows: Pick<Flows, "isResumable" | "settleReplayed">;
 }): DeadLetters<Data> {
   async function purgeAll(ids: readonly string[]): Promise<number> {
     const removed = await access.ask(() => lanes.remove({ queue, state: "failed", ids }));
-    onRemoved(removed);
+    await onRemoved(removed);
     return removed.length;
   }
 
   async function replayAll(ids: readonly string[]): Promise<number> {
     const replayed = await Promise.all(
-      ids.map((id) => withKeyCheck(id, () => replayJob(access, id))),
+      ids.map(async (id) => {
+        // A replay of its parent resumes the job once the parent is done.
+        const parent = await access.ask((stored) => blamedParentOf(stored, id));
+        if (parent !== undefined && (await access.ask(() => flows.isResumable(parent))))
+          return false;
+        return withKeyCheck(id, () => replayJob(access, id));
+      }),
     );
     const first = ids[replayed.indexOf(true)];
     if (first !== undefined) onDue(first);
+    await flows.settleReplayed(
+      queue,
+      ids.filter((_id, index) => replayed[index]),
+    );
     return replayed.filter(Boolean).length;
   }
 
   async function replayOne(id: string): Promise<number> {
     const isReplayed = await withKeyCheck(id, () => replayJob(access, id, keepAll));
-    if (isReplayed) onDue(id);
+    if (isReplayed) {
+      onDue(id);
+      await flows.settleReplayed(queue, [id]);
+    }
     return Number(isReplayed);
   }
 

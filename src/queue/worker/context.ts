@@ -15,6 +15,7 @@ import type { Schema } from "../enqueue/data.ts";
 import { JobCancelledError, JobLostError } from "../errors.ts";
 import type { Job } from "../job.ts";
 import type { FetcherParts } from "../lanes/fetcher.ts";
+import type { ParentOutcome } from "../manage/flows.ts";
 import type { WeightsOf } from "../lanes/lane-options.ts";
 import type { Downstream } from "./held/downstream.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
@@ -22,7 +23,7 @@ import type { Discard, RetryAfter } from "./outcome.ts";
 /** The settings and state that the parts of one worker share. */
 export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   FetcherParts,
-  "applyOrders" | "least"
+  "applyOrders" | "least" | "onFlows"
 > {
   readonly lanes: LaneStore;
   readonly bucket: OwnedBucket;
@@ -76,6 +77,11 @@ export interface JobContext {
    * @throws {@link InvalidOptionError} at once, when the value is not JSON, or too long.
    */
   readonly progress: (value: number | string | boolean | object) => Promise<void>;
+  /**
+   * Reads how the job's parents ended, in the order of `after`, or of the group's jobs. Reads them all with each call:
+   * a request to Redis. Empty for a job without parents.
+   */
+  readonly parents: () => Promise<readonly ParentOutcome[]>;
 }
 
 /** The return value of a handler: the job's result, or an instruction to retry or discard the job. */
@@ -152,6 +158,8 @@ export interface OwnedJobContext extends JobContext, WaitRegistry {
   /** True once the worker is about to return the job to the queue, which releases the job's lock. */
   isGoingBack: boolean;
   hasBegun: boolean;
+  /** Reads the outcomes of the job's parents. Undefined for a job without parents. */
+  readParents: (() => Promise<readonly ParentOutcome[]>) | undefined;
   /** Sets what the handler's context uses. Called when the attempt has its slot, just before its handler runs. */
   begin(stored: Stored<unknown>, slot: Slot): void;
   /** Ends the wait for a slot, if there is one. */
@@ -195,6 +203,7 @@ class FetchedContext implements OwnedJobContext {
   readonly sinceMs: number = performance.now();
   lockedAtMs: number;
   hasBegun = false;
+  readParents: OwnedJobContext["readParents"];
   isAborted = false;
   isLost = false;
   isCancelled = false;
@@ -240,6 +249,11 @@ class FetchedContext implements OwnedJobContext {
       assertProgress(value);
       return written(stored.updateProgress(value));
     };
+  }
+
+  get parents(): JobContext["parents"] {
+    const { readParents } = this;
+    return async () => (await readParents?.()) ?? [];
   }
 
   begin(stored: Stored<unknown>, slot: Slot): void {

@@ -4,6 +4,7 @@ import { InvalidOptionError, type WaitTooLongError } from "../../core/errors.ts"
 import { LONGEST_MS } from "../../core/input/options.ts";
 import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
 import { responseStatusIn } from "../../throttle/feedback/layers.ts";
+import type { BlamedParent } from "../bullmq/stored-job.ts";
 import { CANCELLED, HandlerResponseError, JobCancelledError } from "../errors.ts";
 import { standFor } from "../failure.ts";
 import type { Job } from "../job.ts";
@@ -182,6 +183,11 @@ export function deadlyFailure(deaths: number): Error {
 export function cancelledFailure(jobId: string): Error {
   // Keeps the `code` of the error with which the handler's signal was aborted.
   return standFor(finalFailure(CANCELLED), new JobCancelledError(jobId));
+}
+
+/** Returns the failure of a job that does not run, because one of its parents has failed. */
+export function parentFailure({ queue, id, reason }: BlamedParent): Error {
+  return finalFailure(`Parent failed: job ${id} of queue "${queue}": ${reason}`);
 }
 
 /**

@@ -29,6 +29,8 @@ import type { ConnectQueue } from "../bullmq/connection.ts";
 import {
   fillDefaults,
   encodedKeyOf,
+  blamedParentIn,
+  hasParents,
   wasCancelled,
   type Stored,
   forgetCancel,
@@ -74,7 +76,9 @@ import {
 } from "./handlers/middleware.ts";
 import { areHandlers, openHandler } from "./handlers/open-handler.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
-import { cancelledFailure } from "./outcome.ts";
+import type { Flows } from "../manage/flows.ts";
+import { createChildReports } from "./held/child-reports.ts";
+import { cancelledFailure, parentFailure } from "./outcome.ts";
 import { createFailedRetention, createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
 import { createJobReturns } from "./held/job-returns.ts";
@@ -125,6 +129,8 @@ export interface WorkerSettings<Data, Result> {
   readonly schema: Schema<Data> | undefined;
   readonly options: WorkerOptions | undefined;
   readonly connect: ConnectQueue;
+  /** Access to the flows of this queue and of the others. */
+  readonly flows: Flows;
   readonly prefix: string;
   /** How long a request to Redis may take before it counts as lost. */
   readonly timeoutMs: number;
@@ -212,10 +218,16 @@ export function createWorker<Data, Result>(
   const fetcher = createFetcher({
     ...worker,
     applyOrders: (...seen) => orders.apply(...seen),
+    onFlows: () => children.begin(),
     // Room for two batches: one that waits for its slot, and one that fills.
     least: batch === undefined ? 1 : 2 * batch.size,
   });
   const isIdle = (): boolean => running.count === 0 && fetcher.isQuiet;
+  const children = createChildReports({
+    queue: queue.name,
+    flows: settings.flows,
+    isUsed: () => connection.flows.isUsed({ queue: queue.name }),
+  });
   const presence = createPresence({ ...worker, isIdle, tally: report.tally });
   const runs = createScheduledRuns(worker);
   const back = createJobReturns<Data>({ ...worker, runs }, fetcher, report);
@@ -232,7 +244,8 @@ export function createWorker<Data, Result>(
   const mayStall = (): boolean => lockMs < LEAST_QUIET_LOCK_MS || !isIdle();
   connection.restWhile(() => !mayStall());
   const storedParts = { ...worker, mayStall, onStored: runs.settle, onRecovered: runs.recover };
-  const stored = createStoredWorker(storedParts, fetcher, process);
+  const ends = { ...storedParts, onEnded: children.note };
+  const stored = createStoredWorker(ends, fetcher, process);
   report.follow(stored);
   connection.onReady(() => void giveLostBack(worker, stored, fetcher));
   forgetCancels(stored);
@@ -277,6 +290,14 @@ export function createWorker<Data, Result>(
         // If a handler may have started this cancelled job before, the job ends as failed. Otherwise it is removed.
         if (mayHaveBegun(bullJob)) throw cancelledFailure(bullJob.id!);
         context.cancel();
+      }
+      if (children.hasBegun) {
+        const blamed = blamedParentIn(taken.fields);
+        if (blamed !== undefined) throw parentFailure(blamed);
+        if (hasParents(taken.fields)) {
+          const own = { queue: queue.name, id: bullJob.id! };
+          context.readParents = () => settings.flows.outcomes(own);
+        }
       }
       const reading = readFetched(worker, bullJob);
       const job = reading instanceof Promise ? await reading : reading;
@@ -376,6 +397,7 @@ export function createWorker<Data, Result>(
     const haveAllEnded = await running.untilNone();
     running.lose(CLOSED);
     await withinGrace(closeStored(!haveAllEnded || !connection.isReady()));
+    await withinGrace(children.close());
     locks.close();
     orders.close();
     // Closes the child processes only after the handlers have ended, because a job whose child process is killed counts

@@ -191,6 +191,13 @@ export const ENQUEUE_BODY: object = object(
     keep: { enum: ["newest", "oldest"] },
     keepAtMost: { type: "integer", minimum: 1, maximum: 1_000 },
     dedupeMs: MS,
+    after: {
+      type: "array",
+      maxItems: 10_000,
+      description: "Jobs that must end before this one is due.",
+      items: object({ queue: { type: "string" }, id: { type: "string" } }, ["queue", "id"]),
+    },
+    onParentFailure: { enum: ["fail", "skip", "run"] },
     attempts: { type: "integer", minimum: 1 },
     backoff: object({ baseMs: MS, maxMs: MS }),
     timeoutMs: MS,

@@ -15,7 +15,12 @@ import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { dropSilentFor } from "./ioredis/silent-servers.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
-import { createRedisJobs, createRedisLanes, createRedisRuns } from "./queue/store.ts";
+import {
+  createRedisFlows,
+  createRedisJobs,
+  createRedisLanes,
+  createRedisRuns,
+} from "./queue/store.ts";
 import { jobScripts } from "./scripts/queue/jobs.ts";
 import { runScript } from "./scripts/script.ts";
 import { combineInsight, combineStores, createShards } from "./shards.ts";
@@ -209,6 +214,8 @@ function forQueue(client: Redis | Cluster, prefix: string) {
     ...createRedisJobs(client, prefix),
     /** Access to the runs of recurring jobs, over this connection. */
     runs: createRedisRuns(client, prefix),
+    /** Access to the flows of queues, over this connection. */
+    flows: createRedisFlows(client, prefix),
   };
 }
 

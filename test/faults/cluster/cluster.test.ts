@@ -98,6 +98,42 @@ describe("in a cluster", () => {
     expect(await queue.failed()).toEqual([]);
   });
 
+  it("jobs wait for jobs of queues on other nodes, also in a group", async () => {
+    const sluice = openOn("flows");
+    const bucket = sluice.bucket("b", { rate: "1000/s" });
+    const queues = Array.from({ length: 8 }, (_, index) =>
+      sluice.queue<string, unknown, string>(`step ${index}`, { bucket }),
+    );
+    const runs: string[] = [];
+    for (const queue of queues) {
+      sluice.worker(queue, async ({ data }, { parents }) => {
+        runs.push(data);
+        return (await parents()).length;
+      });
+    }
+    const [first, ...others] = queues;
+    const root = await first!.enqueue("root", { delayMs: 200 });
+    const middle = await Promise.all(
+      others.map((queue) => queue.enqueue("middle", { after: [root], key: "acme" })),
+    );
+    const group = await first!.enqueueGroup([], {
+      then: { queue: others[0], data: "last", options: { after: middle } },
+      open: true,
+    });
+    for (const queue of queues) await queue.group(group.final).add(["item"]);
+    await group.close();
+
+    expect(await group.final.finished()).toBe(15);
+    expect(runs.at(-1)).toBe("last");
+    expect(runs.toSorted()).toEqual([
+      ...Array.from({ length: 8 }, () => "item"),
+      "last",
+      ...middle.map(() => "middle"),
+      "root",
+    ]);
+    expect((await counts("flows:{*}:meta")).filter((count) => count > 0)).toHaveLength(3);
+  });
+
   it("a node that is not connected yet answers all of the first requests", async () => {
     const names = Array.from({ length: 5 }, (_, index) => `first ${index}`);
     const queues = names.map((name) => {

@@ -92,6 +92,27 @@ describe("sluice, with queues,", () => {
     expect(why).toMatchObject({ code: 0, out: "no worker\n" });
   });
 
+  it("names the jobs that a job waits for", async () => {
+    const { queue } = await openQueue();
+    const parents = await queue.enqueueMany([1, 2]);
+    const child = await queue.enqueue(3, { after: parents });
+    const { final } = await queue.enqueueGroup([], { then: { data: 4 }, open: true });
+
+    const names = parents.map(({ id }) => `charges:${id}`).join(", ");
+    expect(await sluice("why", "charges", child.id)).toMatchObject({
+      code: 0,
+      out: `the end of 2 jobs: ${names}\n`,
+    });
+    const job = await sluice("job", "charges", child.id);
+    expect(job.out).toContain(`waits for:  the end of 2 jobs: ${names}`);
+    expect((await sluice("why", "charges", final.id)).out).toBe("its group to be closed\n");
+    const { why } = await json<{ why: object }>("why", "charges", child.id);
+    expect(why).toMatchObject({
+      waitsFor: "parents",
+      parents: { count: 2, first: parents.map(({ id }) => ({ queue: "charges", id })) },
+    });
+  });
+
   it("replays and removes dead letters, and removes none without a confirmation", async () => {
     const { service, queue } = await openQueue();
     const worker = service.worker(queue, ({ data }) => {

@@ -31,6 +31,16 @@ function openQueue(options: WorkerOptions = {}) {
 }
 
 describe("a handler in a file", () => {
+  it("gets the results of its job's parents", async () => {
+    const { queue } = openQueue();
+    const parent = await queue.enqueue({ do: "pid" });
+    const child = await queue.enqueue({ do: "parents" }, { after: [parent] });
+
+    const [outcome] = await child.finished<{ result: number }[]>();
+    expect(outcome).toMatchObject({ queue: "jobs", id: parent.id, state: "done" });
+    expect(outcome!.result).toBe(await parent.finished());
+  });
+
   it("gets its job and context like a function, in a process that is kept for the next job", async () => {
     const { queue } = openQueue();
     const given = await queue.enqueue({ do: "echo" }, { key: "acme", priority: "high" });

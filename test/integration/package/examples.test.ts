@@ -41,6 +41,7 @@ describe("the data of an example", () => {
     "examples/jobs/run-in-middleware.ts",
     "examples/jobs/debounce.ts",
     "examples/jobs/keep-newest.ts",
+    "examples/jobs/flow.ts",
     "examples/calls/throttled-client.ts",
     "examples/calls/stop-at-a-budget.ts",
     "examples/calls/share-a-rate.ts",
@@ -132,6 +133,23 @@ describe("the example of a worker that ends", () => {
 
     expect(example.stdout.match(/sent the statement of/g)).toHaveLength(3);
     expect(example.stdout).toContain("empty: 3 done, 1 failed for good, 1 due later");
+  });
+});
+
+describe("the example of a flow", () => {
+  it("publishes once all parts are loaded, and then announces it", async () => {
+    const example = scripts.start("examples/jobs/flow.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+    await example.ended;
+
+    const lines = example.stdout.trim().split("\n");
+    const at = (line: string): number => lines.indexOf(line);
+    for (const part of ["a", "bb", "ccc", "dddd", "eeeee"]) {
+      expect(at(`loaded ${part}`)).toBeLessThan(at("publish, after 5 jobs"));
+    }
+    expect(at("announce, after 1 jobs")).toBeGreaterThan(at("publish, after 5 jobs"));
+    expect(lines.at(-1)).toBe("published 15 characters");
   });
 });
 

@@ -6,6 +6,7 @@ const WAYS = {
   pid: async () => process.pid,
   fetch: async ({ data }) => fetch(data.url),
   echo: async (job, { attempt, slot }) => ({ job, attempt, bucket: slot.bucket }),
+  parents: async (_job, { parents }) => parents(),
   nothing: async () => {},
   tell: async (_job, { log, progress }) => {
     await log("one line");

@@ -43,7 +43,14 @@ export function setUpFetcher(): FetcherSetup {
     async take(request) {
       setup.asked.push(request);
       const orders = { isPaused: false, version: "" };
-      const nothing = { jobs: [], parked: 0, active: 0, nextMs: undefined, isMoreDue: false };
+      const nothing = {
+        jobs: [],
+        parked: 0,
+        active: 0,
+        nextMs: undefined,
+        isMoreDue: false,
+        hasFlows: false,
+      };
       return { ...nothing, orders, ...(await setup.answer(request)) };
     },
   };

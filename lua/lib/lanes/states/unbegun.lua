@@ -1,3 +1,4 @@
+-- @include lib/flows/flow-keys
 -- Returns where a pending job is: "lane", "delayed", "prioritized" or "wait"; nil for any other job.
 local function location_of(lanes, id, key)
   if redis.call('ZSCORE', lanes.delayed, id) then
@@ -35,5 +36,8 @@ local function erase(lanes, id, dedupe_id, place)
   local job, held = lanes.jobs .. id, dedupe_id and lanes.jobs .. 'de:' .. dedupe_id
   if held and redis.call('GET', held) == id then redis.call('DEL', held) end
   redis.call('UNLINK', job, job .. ':logs')
+  local flows = flow_names(lanes.jobs)
+  forget_parents(flows, id)
+  if place == 'ended' then forget_children(flows, id) end
   redis.call('XADD', lanes.events, '*', 'event', 'removed', 'jobId', id, 'prev', place)
 end

@@ -248,7 +248,10 @@ function runInChild(child: Child, { context, ...given }: ChildCall): Promise<Chi
     }
 
     child.on("message", receive).on("exit", exited);
-    send({ cmd: ChildCommand.Start, job: startOf({ context, ...given }) });
+    context.parents().then(
+      (parents) => send({ cmd: ChildCommand.Start, job: startOf({ context, parents, ...given }) }),
+      (error: unknown) => settle(() => reject(error as Error)),
+    );
     if (signal.aborted) cancel();
     else signal.addEventListener("abort", cancel, { once: true });
   });
@@ -258,10 +261,17 @@ function startOf({
   job: { data, ...job },
   context: { attempt, slot },
   failOnResponse,
-}: ChildCall): { readonly data: string; readonly sluice: ChildAttempt } {
+  parents,
+}: ChildCall & Pick<ChildAttempt, "parents">): {
+  readonly data: string;
+  readonly sluice: ChildAttempt;
+} {
   const { bucket, key, atMs, waitedMs, generation, hasLease } = slot;
   const drawn = { bucket, key, atMs, waitedMs, generation, hasLease };
-  return { data: JSON.stringify(data), sluice: { job, attempt, failOnResponse, slot: drawn } };
+  return {
+    data: JSON.stringify(data),
+    sluice: { job, attempt, failOnResponse, parents, slot: drawn },
+  };
 }
 
 function isMessage(given: unknown): given is Message {

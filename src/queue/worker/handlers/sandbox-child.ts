@@ -64,7 +64,7 @@ async function refusalIn(result: unknown): Promise<Error | undefined> {
 }
 
 function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
-  const { attempt, slot } = stored.sluice;
+  const { attempt, slot, parents } = stored.sluice;
   const release = (): void => send({ sluice: "release" });
   return {
     signal,
@@ -84,6 +84,7 @@ function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
       assertProgress(value);
       return stored.updateProgress(value);
     },
+    parents: async () => parents,
   };
 }
 

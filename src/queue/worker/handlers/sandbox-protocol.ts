@@ -2,6 +2,7 @@ import type { SettledCost } from "../../../throttle/call-options.ts";
 import type { Slot } from "../../../throttle/slot/slot.ts";
 import type { ErrorFacts } from "../../failure.ts";
 import type { Job } from "../../job.ts";
+import type { ParentOutcome } from "../../manage/flows.ts";
 
 /** The environment variable that contains the URL of the handler's file. */
 export const HANDLER_FILE = "SLUICE_HANDLER_FILE";
@@ -12,6 +13,8 @@ export interface ChildAttempt {
   readonly attempt: number;
   /** True if a response that the handler returns may fail the attempt. */
   readonly failOnResponse: boolean;
+  /** How the job's parents ended. */
+  readonly parents: readonly ParentOutcome[];
   readonly slot: Pick<Slot, "bucket" | "key" | "atMs" | "waitedMs" | "generation" | "hasLease">;
 }
 

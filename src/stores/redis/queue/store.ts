@@ -1,5 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
 import { baseOf, type QueueName } from "../scripts/keys.ts";
+import { flowScripts, parentKeys } from "../scripts/queue/flows.ts";
 import { dedupeKeys, jobScripts, outboxRowsKey, REPLAYING } from "../scripts/queue/jobs.ts";
 import { laneOf, lanesHeld, laneScripts } from "../scripts/queue/lanes.ts";
 import { runScripts } from "../scripts/queue/runs.ts";
@@ -95,6 +96,36 @@ export function createRedisLanes(
 /** Creates access to the runs of recurring jobs. BullMQ stores the runs in Redis. */
 export function createRedisRuns(redis: Redis | Cluster, prefix: string) {
   return bindScripts(redis, { prefix }, runScripts);
+}
+
+/** Access to the flows of queues over one connection. */
+export type FlowStore = ReturnType<typeof createRedisFlows>;
+
+/** Creates access to the flows of queues. */
+export function createRedisFlows(redis: Redis | Cluster, prefix: string) {
+  return {
+    ...bindScripts(redis, { prefix }, flowScripts),
+    /** True if jobs of the queue have ever had parents or children. */
+    isUsed: async ({ queue }: OfQueue) =>
+      (await redis.hexists(`${baseOf({ prefix, queue })}lanes:state`, "flows")) === 1,
+    /** Reserves ids for new jobs: returns the last of `count` consecutive numbers. */
+    reserveIds: ({ queue, count }: OfQueue & { readonly count: number }) =>
+      redis.incrby(`${baseOf({ prefix, queue })}id`, count),
+    /** Reads the outcomes of a job's parents as stored, by the names of the parents. */
+    outcomes: ({ queue, id }: OfQueue & { readonly id: string }) =>
+      redis.hgetall(parentKeys({ prefix, queue, id })[1]),
+    /** Removes what jobs with parents have, after BullMQ's own scripts have removed these jobs. */
+    async forgetParents({ queue, ids }: OfQueue & { readonly ids: readonly string[] }) {
+      await redis.unlink(...ids.flatMap((id) => parentKeys({ prefix, queue, id })));
+      await redis.zrem(`${baseOf({ prefix, queue })}flow:waiting`, ...ids);
+    },
+    /** Counts the parents that a job still waits for, and reads the first of them. */
+    async awaited({ queue, id, most }: OfQueue & { readonly id: string; readonly most: number }) {
+      const [key] = parentKeys({ prefix, queue, id });
+      const [count, first] = await Promise.all([redis.zcard(key), redis.zrange(key, 0, most - 1)]);
+      return { count, first };
+    },
+  };
 }
 
 /** A page of the rows of an outbox whose jobs were stored, the oldest first. */

@@ -16,6 +16,7 @@ import {
   text,
   type Read,
 } from "../shape.ts";
+import type { AddedFlow } from "./flows.ts";
 import { HELD_JOB, prefix, type LaneJob } from "./lanes.ts";
 
 /**
@@ -50,6 +51,10 @@ export interface AddedJob {
   readonly keep: { readonly mode: "newest" | "oldest"; readonly most: number } | undefined;
   /** The id of the outbox row that the job comes from. A row is stored only once. */
   readonly row?: string | undefined;
+  /** What the job waits for. Undefined for a job without parents. */
+  readonly flow?: AddedFlow | undefined;
+  /** The final job of the group that the job belongs to, as `"<queue>:<id>"`. The job then has an id. */
+  readonly child?: string | undefined;
 }
 
 /** What happens if another job has the dedupeId of a job. */

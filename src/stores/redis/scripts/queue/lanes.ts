@@ -93,6 +93,8 @@ export interface Taken {
   /** True if more jobs are due or expired than one request handles. */
   readonly isMoreDue: boolean;
   readonly orders: WorkerOrders;
+  /** True if jobs of the queue have ever had parents or children. */
+  readonly hasFlows: boolean;
 }
 
 /** What a worker reports about lanes when it takes jobs. */
@@ -250,7 +252,7 @@ export const laneScripts = {
     // Decoded without shapes, because every job of a queue passes through here and this code is
     // faster.
     decode: (reply, { token }): Taken & { readonly nowMs: number } => {
-      const [nowMs, parked, active, nextMs, moreDue, paused, version, ...taken] =
+      const [nowMs, parked, active, nextMs, moreDue, paused, version, flows, ...taken] =
         reply as readonly unknown[];
       const jobs: TakenJob[] = [];
       for (let at = 0; at < taken.length; at += 3) {
@@ -273,6 +275,7 @@ export const laneScripts = {
         nextMs: untilNextMs < 0 ? undefined : untilNextMs,
         isMoreDue: Number(moreDue) === 1,
         orders: { isPaused: Number(paused) === 1, version: String(version) },
+        hasFlows: Number(flows) === 1,
       };
     },
   }),

@@ -1,0 +1,33 @@
+--[[
+  flows-waiting: reads children that have waited for a while, because the message that a parent has ended may be lost.
+  Each is checked again later.
+
+  KEYS  [1] the children that wait: zset by when to check them again, in ms since 1970
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] again_ms: ms until they are checked again
+        [3] most: the most children  [4] most_parents: the most parents, in all
+  Reply for each child: its id; the ms since jobs were last added to its group, or since it was stored; and a list of
+        parents that it waits for
+]]
+-- @include lib/now-ms
+-- @include lib/flows/flow-keys
+
+local waiting, prefix, again_ms, most, most_parents = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local flows, now, reply, read = flow_names(prefix), now_ms(), {}, 0
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, most)) do
+  if read >= most_parents then break end
+  local awaits, extended, stored_at_ms =
+    unpack(redis.call('HMGET', prefix .. id, 'sluice:awaits', 'sluice:extended', 'timestamp'))
+  if awaits then
+    local awaited = flows.awaited .. id
+    -- Reads another part of many parents each time.
+    local parts = math.max(1, math.ceil(redis.call('ZCARD', awaited) / most_parents))
+    local first = math.floor(now / again_ms) % parts * most_parents
+    local parents = redis.call('ZRANGE', awaited, first, first + most_parents - 1)
+    read = read + #parents
+    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, now - tonumber(extended or stored_at_ms), parents
+    redis.call('ZADD', waiting, string.format('%.0f', now + again_ms), id)
+  else
+    redis.call('ZREM', waiting, id)
+  end
+end
+return reply

@@ -1,0 +1,527 @@
+import { expect, describe, inject, it } from "vitest";
+import { Redis } from "ioredis";
+import {
+  Discard,
+  InvalidOptionError,
+  type EnqueueOptions,
+  type JobContext,
+  type Queue,
+  type QueueOptions,
+  type Sluice,
+} from "sluice";
+import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+
+interface Opened {
+  readonly sluice: Sluice;
+  readonly charges: Queue<string>;
+  readonly reports: Queue<string>;
+  /** The data of the jobs that ran, in order. */
+  readonly runs: string[];
+  /** The jobs whose handlers fail. */
+  readonly failing: Set<string>;
+  /** Starts a worker on each queue. */
+  readonly work: () => void;
+}
+
+function open(options: Omit<QueueOptions<string>, "bucket"> = {}): Opened {
+  const sluice = sluices.open();
+  const bucket = sluice.bucket("b", { rate: "2000/s" });
+  const charges = sluice.queue<string, unknown, string>("charges", { bucket, ...options });
+  const reports = sluice.queue<string, unknown, string>("reports", { bucket, ...options });
+  const runs: string[] = [];
+  const failing = new Set<string>();
+  const handle = async ({ data }: { data: string }, { parents }: JobContext) => {
+    runs.push(data);
+    if (failing.has(data)) throw new Error(`${data} is refused`);
+    return { data, of: (await parents()).map(({ state, result }) => ({ state, result })) };
+  };
+  const work = (): void => {
+    for (const queue of [charges, reports]) sluice.worker(queue, handle);
+  };
+  return { sluice, charges, reports, runs, failing, work };
+}
+
+const ONCE = { attempts: 1 } as const;
+
+describe("after", () => {
+  it("starts a job once its parents in several queues have ended, and passes their results", async () => {
+    const { charges, reports, runs, work } = open();
+    const one = await charges.enqueue("one");
+    const two = await reports.enqueue("two", { key: "acme", delayMs: 50 });
+    const options = { after: [two, { queue: "charges", id: one.id }], key: "acme" } as const;
+    const child = await reports.enqueue("child", { ...options, priority: "high" });
+    const grandchild = await charges.enqueue("grandchild", { after: [child] });
+
+    expect(await child.state()).toBe("delayed");
+    expect(await child.explain()).toMatchObject({
+      waitsFor: "parents",
+      parents: { count: 2, first: [{ queue: "reports", id: two.id }, { queue: "charges" }] },
+    });
+    expect(await child.runNow()).toBe(false);
+    expect(await child.eta()).toBe(undefined);
+
+    work();
+    await grandchild.finished();
+    expect(runs).toEqual(["one", "two", "child", "grandchild"]);
+    expect(await child.finished()).toEqual({
+      data: "child",
+      of: [
+        { state: "done", result: { data: "two", of: [] } },
+        { state: "done", result: { data: "one", of: [] } },
+      ],
+    });
+    expect(await reports.job(child.id)).toMatchObject({ queue: "reports", priority: "high" });
+  });
+
+  it("starts 800 children of one job in their order, and one child of 800 jobs", async () => {
+    const { charges, reports, runs, work } = open();
+    const root = await charges.enqueue("root");
+    const names = Array.from({ length: 800 }, (_, index) => String(index));
+    const jobs = await reports.enqueueMany(names, { after: [root] });
+    const last = await charges.enqueue("last", { after: jobs });
+
+    work();
+    const { of } = await last.finished<{ of: readonly { result: { data: string } }[] }>();
+    expect(runs).toHaveLength(802);
+    expect(new Set(runs).size).toBe(802);
+    expect(runs.at(-1)).toBe("last");
+    expect(of.map(({ result }) => result.data)).toEqual(names);
+    const moved = runs.slice(1, -1).map((name, index) => Math.abs(Number(name) - index));
+    expect(Math.max(...moved)).toBeLessThan(600);
+  });
+
+  it("counts parents that have ended, and those that are no longer stored", async () => {
+    const { charges, reports, work } = open({ keepDone: { count: 1 } });
+    work();
+    const gone = await charges.enqueue("gone", { id: "gone" });
+    await gone.finished();
+    const kept = await charges.enqueue("kept");
+    await kept.finished();
+    await waitUntil(
+      async () => (await charges.job("gone")) === undefined,
+      "the first job is forgotten",
+    );
+
+    const child = await reports.enqueue("child", { after: [gone, kept], key: "acme" });
+    const alone = await reports.enqueue("alone", { after: [gone], delayMs: 1 });
+    expect(await child.finished()).toMatchObject({
+      of: [
+        { state: "missing", result: undefined },
+        { state: "done", result: { data: "kept" } },
+      ].map((each) => JSON.parse(JSON.stringify(each)) as object),
+    });
+    expect(await alone.finished()).toEqual({ data: "alone", of: [{ state: "missing" }] });
+  });
+
+  it("counts delayMs and maxWaitMs from the end of the parents", async () => {
+    const { charges, reports, work } = open();
+    const parent = await charges.enqueue("parent", { delayMs: 300 });
+    const after = { after: [parent], delayMs: 200, maxWaitMs: 250 };
+    const child = await reports.enqueue("child", after);
+
+    work();
+    await child.finished();
+    const ended = (await parent.state()) && (await charges.job(parent.id))!.endedAtMs!;
+    const { startedAtMs, dueAtMs } = (await reports.job(child.id))!;
+    expect(startedAtMs! - ended!).toBeGreaterThanOrEqual(199);
+    expect(dueAtMs - ended!).toBeGreaterThanOrEqual(199);
+  });
+
+  it("keeps its dedupeId while it waits, and stores a job with an id once", async () => {
+    const { charges, reports, runs, work } = open();
+    const parent = await charges.enqueue("parent");
+    const first = await reports.enqueue("child", { after: [parent], dedupeId: "d" });
+    const second = await reports.enqueue("other", { after: [parent], dedupeId: "d" });
+    const third = await reports.enqueue("own", { after: [parent], id: "own" });
+    const again = await reports.enqueue("own", { after: [parent], id: "own" });
+
+    expect([second.isNew, second.id, again.isNew]).toEqual([false, first.id, false]);
+    work();
+    await Promise.all([first.finished(), third.finished()]);
+    expect(runs.toSorted()).toEqual(["child", "own", "parent"]);
+  });
+
+  it("passes results to the handlers of batches", async () => {
+    const { sluice, charges, reports, work } = open();
+    const bucket = sluice.bucket("b");
+    const batched = sluice.queue<string>("batched", { bucket });
+    const parent = await charges.enqueue("parent");
+    const [child] = await batched.enqueueMany(["1", "2"], { after: [parent] });
+    sluice.worker(
+      batched,
+      async (jobs, { contexts }) => {
+        const results = await Promise.all(contexts.map(({ parents }) => parents()));
+        return jobs.map((_job, index) => results[index]!.map(({ result }) => result));
+      },
+      { batch: { size: 2 } },
+    );
+    work();
+    expect(await child!.finished()).toEqual([{ data: "parent", of: [] }]);
+    expect(await reports.counts()).toMatchObject({ waiting: 0 });
+  });
+
+  it("removes all its data from Redis together with the jobs", async () => {
+    const { charges, reports, work } = open({ keepDone: { count: 0 }, keepFailed: { count: 0 } });
+    const parent = await charges.enqueue("parent");
+    const child = await reports.enqueue("child", { after: [parent] });
+    const group = await charges.enqueueGroup(["1", "2"], { then: { queue: reports, data: "end" } });
+    const lost = await charges.enqueue("lost", { delayMs: 60_000 });
+    await reports.enqueue("never", { after: [lost] });
+    const drained = await charges.enqueue("drained", { delayMs: 60_000 });
+    await charges.enqueue("with it", { after: [drained] });
+
+    work();
+    await Promise.all([child.finished(), group.final.finished()]);
+    await lost.cancel();
+    await charges.drain();
+
+    const redis = new Redis(inject("redisUrl"));
+    const { prefix } = reports.stored;
+    const left = async (pattern: string): Promise<number> => {
+      const keys = await redis.keys(`${prefix}:${pattern}`);
+      const ttls = await Promise.all(keys.map((key) => redis.pttl(key)));
+      return ttls.filter((ms) => ms === -1 || ms > 60_000).length;
+    };
+    await waitUntil(async () => (await left("*:flow:*")) === 0, "no flow is left");
+    await waitUntil(
+      async () => (await redis.keys(`${prefix}:*}:[0-9]*`)).length === 0,
+      "no job is left",
+    );
+    expect(await left("*:flow:*")).toBe(0);
+    redis.disconnect();
+  });
+});
+
+describe("onParentFailure", () => {
+  it('fails, skips or runs a job with a failed parent; "fail" is the default', async () => {
+    const { charges, reports, runs, failing, work } = open();
+    failing.add("parent");
+    const parent = await charges.enqueue("parent", { ...ONCE, id: "order 17" });
+    const later = await charges.enqueue("later", { delayMs: 3_600_000 });
+    const after = { after: [parent] };
+    // Fails although its other parent has not ended.
+    const fails = await reports.enqueue("fails", { after: [parent, later], ...ONCE });
+    const below = await charges.enqueue("below", { after: [fails] });
+    const skips = await reports.enqueue("skips", { ...after, onParentFailure: "skip" });
+    const belowSkipped = await charges.enqueue("below skipped", { after: [skips] });
+    const run = await reports.enqueue("runs", { ...after, onParentFailure: "run" });
+
+    const ends = [fails, below, skips, belowSkipped].map((job) => rejectionOf(job.finished()));
+    work();
+    const why = `Parent failed: job ${parent.id} of queue "charges": parent is refused`;
+    expect(await ends[0]).toMatchObject({ code: "ERR_JOB_FAILED", reason: why });
+    expect(await ends[1]).toMatchObject({ code: "ERR_JOB_FAILED" });
+    expect(await ends[2]).toMatchObject({ code: "ERR_JOB_CANCELLED" });
+    expect(await ends[3]).toMatchObject({ code: "ERR_JOB_CANCELLED" });
+    expect(await run.finished()).toEqual({ data: "runs", of: [{ state: "failed" }] });
+    expect(runs.toSorted()).toEqual(["parent", "runs"]);
+    expect(await skips.state()).toBe(undefined);
+    // The same holds for jobs that are enqueued after the failure.
+    const late = await reports.enqueue("late", after);
+    expect(await rejectionOf(late.finished())).toMatchObject({ reason: why });
+  });
+
+  it("resumes the jobs below a dead letter once it is done after a replay", async () => {
+    const { charges, reports, runs, failing, work } = open();
+    failing.add("a").add("b");
+    const [a, b] = await charges.enqueueMany(["a", "b"], ONCE);
+    const child = await reports.enqueue("child", { after: [a!, b!], dedupeId: "d" });
+    const below = await charges.enqueue("below", { after: [child] });
+    work();
+    await waitUntil(async () => (await charges.counts()).failed === 3, "the charges have failed");
+    await waitUntil(async () => (await reports.counts()).failed === 1, "the report has failed");
+
+    // The child comes first, but waits for its parents.
+    failing.clear();
+    expect(await reports.replay({})).toBe(0);
+    expect(await charges.replay(a!.id)).toBe(1);
+    await waitUntil(
+      () => runs.filter((name) => name === "a").length === 2,
+      "the replayed job has run",
+    );
+    expect(await child.state()).toBe("failed");
+    await Promise.all([charges.pause(), reports.pause()]);
+    expect(await charges.replay({})).toBe(1);
+    expect([await child.state(), await below.state()]).toEqual(["delayed", "delayed"]);
+    await Promise.all([charges.resume(), reports.resume()]);
+    expect(await below.finished()).toMatchObject({ of: [{ state: "done" }] });
+    expect(runs.toSorted()).toEqual(["a", "a", "b", "b", "below", "child"]);
+    expect((await reports.job(child.id))!.attemptsMade).toBe(1);
+  });
+
+  it("runs a job at once that is replayed by its id", async () => {
+    const { charges, reports, runs, failing, work } = open();
+    failing.add("parent");
+    const parent = await charges.enqueue("parent", ONCE);
+    const child = await reports.enqueue("child", { after: [parent] });
+    work();
+    await waitUntil(async () => (await child.state()) === "failed", "the child has failed");
+
+    expect(await reports.replay(child.id)).toBe(1);
+    expect(await child.finished()).toMatchObject({ of: [{ state: "failed" }] });
+    failing.clear();
+    await charges.replay(parent.id);
+    await parent.finished();
+    await waitUntil(
+      async () => (await charges.counts()).done === 1,
+      "the replayed job is stored as done",
+    );
+    expect(runs).toEqual(["parent", "child", "parent"]);
+  });
+});
+
+describe("cancel", () => {
+  it("cancels the jobs below a waiting job, except those that run anyway", async () => {
+    const { charges, reports, runs, work } = open();
+    const parent = await charges.enqueue("parent");
+    const child = await reports.enqueue("child", { after: [parent] });
+    const below = await charges.enqueueMany(["1", "2", "3"], { after: [child] });
+    const cleanup = await reports.enqueue("cleanup", { after: [parent], onParentFailure: "run" });
+
+    expect(await parent.cancel()).toBe(true);
+    for (const job of [child, ...below]) {
+      expect(await job.state()).toBe(undefined);
+      expect(await rejectionOf(job.finished())).toMatchObject({ code: "ERR_JOB_CANCELLED" });
+    }
+    work();
+    expect(await cleanup.finished()).toEqual({ data: "cleanup", of: [{ state: "cancelled" }] });
+    expect(runs).toEqual(["cleanup"]);
+    // A job that is enqueued after its parent was cancelled is cancelled as well.
+    const late = await reports.enqueue("late", { after: [parent] });
+    expect(await late.state()).toBe(undefined);
+  });
+
+  it("fails the jobs below a job that was cancelled while it ran, and a replay resumes them", async () => {
+    const { sluice, charges, reports, runs } = open();
+    let mayEnd = false;
+    sluice.worker(charges, async (_job, { signal }) => {
+      runs.push("parent");
+      if (!mayEnd) await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    });
+    sluice.worker(reports, () => void runs.push("child"));
+    const parent = await charges.enqueue("parent");
+    const child = await reports.enqueue("child", { after: [parent] });
+    await waitUntil(() => runs.length === 1, "the job runs");
+
+    await parent.cancel();
+    const failed = await rejectionOf(child.finished());
+    expect(failed).toMatchObject({ reason: expect.stringContaining("Cancelled:") as string });
+    mayEnd = true;
+    await charges.replay(parent.id);
+    await child.finished();
+    expect(runs).toEqual(["parent", "parent", "child"]);
+  });
+
+  it.each([
+    ["drain", (queue: Queue<string>) => queue.drain()],
+    ["removeJobs", (queue: Queue<string>) => queue.removeJobs({ key: "acme" })],
+  ] as const)("cancels the jobs below those that %s removes", async (_name, remove) => {
+    const { charges, reports } = open();
+    const parents = await charges.enqueueMany(["1", "2"], { key: "acme" });
+    const child = await reports.enqueue("child", { after: parents });
+
+    expect(await remove(charges)).toBe(2);
+    expect(await child.state()).toBe(undefined);
+  });
+});
+
+describe("enqueueGroup", () => {
+  it("runs the final job once, after all jobs that several processes and queues add", async () => {
+    const { charges, reports, runs, work } = open();
+    const other = open();
+    work();
+    const then = { queue: reports, data: "final", options: { key: "acme" } };
+    const group = await charges.enqueueGroup(["0"], { then, open: true });
+    await waitUntil(() => runs.includes("0"), "the first job has run");
+    expect(await group.final.explain()).toMatchObject({ waitsFor: "parents", isGroupOpen: true });
+
+    const names = Array.from({ length: 40 }, (_, index) => String(index + 1));
+    await Promise.all(
+      names.map((name, index) =>
+        [group, other.reports.group(group.final)][index % 2]!.add([name], () => ({
+          priority: "low",
+        })),
+      ),
+    );
+    await group.close();
+    await group.close();
+    const { of } = (await group.final.finished()) as { of: readonly { state: string }[] };
+    expect(of).toHaveLength(41);
+    expect(of.every(({ state }) => state === "done")).toBe(true);
+    expect(runs).toHaveLength(42);
+    expect(runs.at(-1)).toBe("final");
+    expect(await rejectionOf(group.add(["late"]))).toMatchObject({
+      code: "ERR_GROUP_CLOSED",
+      queue: "reports",
+      jobId: group.final.id,
+    });
+    expect(await charges.counts()).toMatchObject({ waiting: 0, delayed: 0 });
+  });
+
+  it("runs the final job of an empty group, and is safe to repeat with ids", async () => {
+    const { charges, runs, work } = open();
+    const options = (data: string): EnqueueOptions => ({ id: `item-${data}` });
+    const then = { data: "final", options: { id: "final" } };
+    await charges.enqueueGroup([], { then: { data: "empty" } });
+    await charges.enqueueGroup(["1", "2"], { then, options, open: true });
+    work();
+    await waitUntil(() => runs.includes("2") && runs.includes("empty"), "the jobs have run");
+    const second = await charges.enqueueGroup(["1", "2", "3"], { then, options });
+    await second.final.finished();
+    const third = await charges.enqueueGroup(["1", "2", "3"], { then, options });
+
+    expect(second.jobs.map(({ isNew }) => isNew)).toEqual([false, false, true]);
+    expect(third.jobs).toEqual([]);
+    expect(runs.toSorted()).toEqual(["1", "2", "3", "empty", "final"]);
+  });
+
+  it("follows onParentFailure of the final job, and a replay resumes it", async () => {
+    const { charges, reports, runs, failing, work } = open();
+    failing.add("2");
+    const fails = await charges.enqueueGroup(["1", "2", "3"], {
+      then: { queue: reports, data: "fails" },
+      options: ONCE,
+    });
+    const run = await charges.enqueueGroup(["2"], {
+      then: { queue: reports, data: "runs", options: { onParentFailure: "run" } },
+      options: ONCE,
+    });
+    work();
+    expect(await rejectionOf(fails.final.finished())).toMatchObject({ code: "ERR_JOB_FAILED" });
+    expect(await run.final.finished()).toMatchObject({ of: [{ state: "failed" }] });
+    failing.clear();
+    await charges.replay({});
+    await fails.final.finished();
+    expect(runs.filter((name) => name === "fails")).toHaveLength(1);
+    expect(runs.filter((name) => name === "runs")).toHaveLength(1);
+  });
+});
+
+describe("bad input", () => {
+  const { charges } = { charges: () => open().charges };
+  const refused: readonly (readonly [
+    string,
+    string,
+    (queue: Queue<string>) => Promise<unknown>,
+  ])[] = [
+    [
+      "an id that no job has had",
+      "after",
+      (q) => q.enqueue("x", { after: [{ queue: "charges", id: "9" }] }),
+    ],
+    ["no array", "after", (q) => q.enqueue("x", { after: "1" as never })],
+    [
+      "a job without its queue",
+      "after[0]",
+      (q) => q.enqueue("x", { after: [{ id: "1" } as never] }),
+    ],
+    [
+      "the job itself",
+      "after",
+      (q) => q.enqueue("x", { id: "me", after: [{ queue: "charges", id: "me" }] }),
+    ],
+    ["no parents", "onParentFailure", (q) => q.enqueue("x", { onParentFailure: "run" })],
+    [
+      "no such policy",
+      "onParentFailure",
+      (q) => q.enqueue("x", { after: [], onParentFailure: "retry" as never }),
+    ],
+    [
+      "a debounced job",
+      "dedupe",
+      (q) => q.enqueue("x", { after: [], dedupeId: "d", dedupe: "again" }),
+    ],
+    ["a bounded key", "keep", (q) => q.enqueue("x", { after: [], key: "k", keep: "newest" })],
+    ["a recurring job", "after", (q) => q.enqueue("x", { after: [], dedupeId: "d", every: 1_000 })],
+    ["no final job", "then", (q) => q.enqueueGroup(["x"], {} as never)],
+    [
+      "a queue of none",
+      "then.queue",
+      (q) => q.enqueueGroup(["x"], { then: { queue: { name: "q" }, data: "" } }),
+    ],
+    ["no items", "items", (q) => q.enqueueGroup("x" as never, { then: { data: "" } })],
+    [
+      "a dedupeId",
+      "dedupeId",
+      (q) => q.enqueueGroup(["x"], { then: { data: "" }, options: () => ({ dedupeId: "d" }) }),
+    ],
+    [
+      "a recurring final job",
+      "every",
+      (q) =>
+        q.enqueueGroup(["x"], {
+          then: { data: "", options: { dedupeId: "d", every: 1_000 } as never },
+        }),
+    ],
+    ["no reference", "final", async (q) => q.group("17" as never)],
+  ];
+
+  it.each(refused)("refuses %s, and stores nothing", async (_what, option, act) => {
+    const queue = charges();
+    const error = await rejectionOf(act(queue));
+    expect(error).toBeInstanceOf(InvalidOptionError);
+    expect(error).toMatchObject({ option });
+    expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
+  });
+
+  it("refuses a group that does not exist", async () => {
+    const queue = charges();
+    const job = await queue.enqueue("plain");
+    for (const id of ["never", job.id]) {
+      const group = queue.group({ queue: "charges", id });
+      expect(await rejectionOf(group.add(["x"]))).toMatchObject({ code: "ERR_GROUP_CLOSED" });
+      expect(await rejectionOf(group.close())).toMatchObject({ code: "ERR_GROUP_CLOSED" });
+    }
+    expect(await queue.counts()).toMatchObject({ waiting: 1 });
+  });
+
+  it("fails a discarded job's children", async () => {
+    const { sluice, charges: queue, reports } = open();
+    sluice.worker(queue, () => new Discard("wrong address"));
+    sluice.worker(reports, () => 1);
+    const parent = await queue.enqueue("parent");
+    const child = await reports.enqueue("child", { after: [parent] });
+    expect(await rejectionOf(child.finished())).toMatchObject({
+      reason: expect.stringContaining("wrong address") as string,
+    });
+  });
+});
+
+describe("a lost message", () => {
+  it("releases a job although the end of its parent was never reported", async () => {
+    const { sluice, charges, reports } = open();
+    const redis = new Redis(inject("redisUrl"));
+    const parent = await charges.enqueue("parent");
+    const child = await reports.enqueue("child", { after: [parent] });
+    const base = (queue: Queue<string>): string => `${queue.stored.prefix}:${queue.stored.name}:`;
+    await redis.del(`${base(charges)}flow:children:${parent.id}`);
+    sluice.worker(charges, () => "charged");
+    await parent.finished();
+    expect(await child.state()).toBe("delayed");
+
+    await redis.zadd(`${base(reports)}flow:waiting`, 0, child.id);
+    sluice.worker(reports, async (_job, { parents }) => parents());
+    expect(await child.finished()).toMatchObject([{ state: "done", result: "charged" }]);
+    redis.disconnect();
+  });
+
+  it("does not wait for jobs that a dead producer announced to a group and never stored", async () => {
+    const { sluice, charges, reports } = open();
+    const redis = new Redis(inject("redisUrl"));
+    const group = await charges.enqueueGroup(["1"], { then: { queue: reports, data: "final" } });
+    const base = `${reports.stored.prefix}:${reports.stored.name}:`;
+    const { id } = group.final;
+    await redis.zadd(`${base}flow:awaited:${id}`, 9, "charges:999");
+    await redis.hset(`${base}${id}`, "sluice:extended", Date.now() - 61_000);
+    await redis.zadd(`${base}flow:waiting`, 0, id);
+
+    sluice.worker(charges, () => "charged");
+    sluice.worker(reports, async (_job, { parents }) => parents());
+    expect(await group.final.finished()).toMatchObject([{ state: "done" }, { state: "missing" }]);
+    redis.disconnect();
+  });
+});

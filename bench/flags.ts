@@ -20,6 +20,7 @@ const PARTS = [
   "outbox",
   "outbox-deaths",
   "service",
+  "take",
   "gateway",
   "llm",
 ] as const;

@@ -21,6 +21,7 @@ const PARTS = [
   "outbox",
   "outbox-deaths",
   "service",
+  "take",
   "gateway",
   "llm",
 ] as const;

@@ -23,6 +23,7 @@ import { countMissed, formatTable, type Table } from "./table.ts";
 import { measureLlm } from "./llm/measure-llm.ts";
 import { measureGateway } from "./service/gateway.ts";
 import { measureService } from "./service/measure-service.ts";
+import { measureTake } from "./service/take.ts";
 import { measureWebhookDeaths } from "./webhooks/deaths.ts";
 import { measureWebhooks } from "./webhooks/measure-webhooks.ts";
 import { measureTries } from "./parts/tries.ts";
@@ -50,6 +51,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   outbox: measureOutbox,
   "outbox-deaths": measureOutboxDeaths,
   service: measureService,
+  take: measureTake,
   gateway: measureGateway,
   llm: measureLlm,
 };

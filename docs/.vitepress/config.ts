@@ -57,6 +57,7 @@ const SIDEBAR = [
     ["guides/jobs/flows"],
     ["guides/jobs/outbox"],
     ["guides/jobs/worker-options"],
+    ["guides/jobs/workers-in-any-language"],
     ["guides/jobs/run-until-empty"],
     ["guides/jobs/middleware"],
     ["guides/jobs/list-and-change-jobs"],

@@ -82,6 +82,8 @@ export interface ListedWorker {
   readonly concurrency: number;
   /** Whether the queue was paused when the worker last checked. */
   readonly paused: boolean;
+  /** The name of a program that takes the jobs over HTTP, from the process. Undefined for other workers. */
+  readonly client?: string | undefined;
 }
 
 export interface Overview<Status extends BucketBrief = BucketStatus> {
@@ -214,8 +216,10 @@ async function markSilent(
   insight: InsightStore,
 ): Promise<readonly ListedWorker[]> {
   const live = new Set(await insight.liveWorkers([...new Set(workers.map(({ queue }) => queue))]));
+  // The id of a client begins with that of the worker from which it takes jobs.
+  const idOf = ({ worker }: WorkerFacts): string => worker.split("/")[0]!;
   return workers.map((worker) =>
-    live.has(worker.worker) || worker.state === "closing" ? worker : { ...worker, state: "silent" },
+    live.has(idOf(worker)) || worker.state === "closing" ? worker : { ...worker, state: "silent" },
   );
 }
 

@@ -133,12 +133,12 @@ const workers = operation({
     examples: ["sluice workers"],
     show({ workers: all }: { readonly workers: readonly ListedWorker[] }) {
       if (all.length === 0) return "No worker is alive.";
-      const rows = all.map(({ worker, replica, queue: name, state, running, concurrency }) => [
-        name,
-        state,
-        `${running} of ${concurrency}`,
-        replica,
-        worker,
+      const rows = all.map((each) => [
+        each.queue,
+        each.state,
+        `${each.running} of ${each.concurrency}`,
+        each.replica,
+        each.client === undefined ? each.worker : `${each.client}, over HTTP`,
       ]);
       return [{ heads: ["queue", "state", "running", "replica", "worker"], rows }];
     },

@@ -317,6 +317,7 @@ export const WORKER: object = object({
   waiting: COUNT,
   concurrency: COUNT,
   paused: { type: "boolean" },
+  "client?": text("The name of the program that takes the jobs over HTTP."),
 });
 
 export const QUEUE_PAUSE: object = object({ "key?": KEY, forMs: ENDLESS });

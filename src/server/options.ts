@@ -14,10 +14,11 @@ export interface TokenOptions {
    */
   readonly token: string;
   /**
-   * The role of the token. `"view"` may read. `"act"` may do everything, including changes.
-   * `"call"` is for services: it draws and enqueues, and cannot read anything.
+   * The role of the token. `"view"` may read. `"act"` may do everything, including changes. `"call"`
+   * is for services: it draws and enqueues, and cannot read anything. `"work"` is for workers. It
+   * may also take jobs, with their data, and end them.
    */
-  readonly role: "view" | "act" | "call";
+  readonly role: "view" | "act" | "call" | "work";
   /** The owner of the token, as shown in the change log. */
   readonly name?: string | undefined;
   /** The names of the buckets in the token's scope, or `["*"]`. Defaults to all. */
@@ -104,7 +105,7 @@ export interface ReadServerOptions extends Omit<ServerOptions, "publicUrl"> {
 const NAMES = z.array(NAME, { error: 'give a list of names, or ["*"]' });
 const A_TOKEN = { error: "give at least 8 visible characters of ASCII, without spaces" };
 const A_TOKEN_LIST = { error: 'give a list such as [{ token, role: "act" }]' };
-const A_ROLE = { error: 'give "view", "act" or "call"' };
+const A_ROLE = { error: 'give "view", "act", "call" or "work"' };
 const PEM = { error: "give the text of a PEM file, or a Buffer with it" };
 const PEM_TEXT = z.union([z.string(PEM), z.instanceof(Uint8Array, PEM)], PEM);
 const A_BOOLEAN = { error: "give true or false" };
@@ -132,7 +133,7 @@ const TOKEN = z.strictObject(
       .string(A_TOKEN)
       .trim()
       .regex(/^[\x21-\x7e]{8,}$/, A_TOKEN),
-    role: z.enum(["view", "act", "call"], A_ROLE),
+    role: z.enum(["view", "act", "call", "work"], A_ROLE),
     name: NAME.optional(),
     buckets: NAMES.optional(),
     queues: NAMES.optional(),

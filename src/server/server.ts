@@ -3,8 +3,7 @@ import { createConnection } from "node:net";
 import swagger, { type FastifyDynamicSwaggerOptions } from "@fastify/swagger";
 import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../sluice/create-sluice.ts";
-import { partsOf } from "../sluice/parts.ts";
-import type { InsightStore } from "../core/stores/insight/store.ts";
+import { partsOf, type SluiceParts } from "../sluice/parts.ts";
 import { jobsRoutes } from "./bull-board/jobs-routes.ts";
 import {
   createGrpcServer,
@@ -39,6 +38,7 @@ import { drawRoutes } from "./decide/draws.ts";
 import { jobRoutes } from "./decide/jobs.ts";
 import { slotRoutes } from "./decide/slot-routes.ts";
 import { createGivenSlots } from "./decide/slots.ts";
+import { workRoutes } from "./decide/work/work-routes.ts";
 
 /** Serves a sluice over HTTP until `close()`. */
 export interface SluiceServer {
@@ -79,7 +79,7 @@ export async function createServer(
   options: ServerOptions = {},
 ): Promise<SluiceServer> {
   const where = "createServer()";
-  const { insight, membersOf } = partsOf(where, sluice);
+  const { insight, membersOf, startHandOver } = partsOf(where, sluice);
   const read = readServerOptions(where, options);
   assertMembers(where, read.forwards, membersOf);
   const app = createApp(read);
@@ -104,7 +104,7 @@ export async function createServer(
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   metricsRoute(app, { sluice });
   const found = createFoundBuckets(sluice);
-  decideRoutes(app, found, insight);
+  decideRoutes(app, found, { insight, startHandOver });
   forwardRoutes(app, { forwards: read.forwards, found, holdsToken: tokenSearch(read.tokens) });
   const isReady = async (): Promise<boolean> =>
     closing === undefined && (await whyNotReady(sluice)).length === 0;
@@ -214,12 +214,17 @@ async function removeDeadSocket(path: string): Promise<void> {
   if (isDead) await rm(path, { force: true });
 }
 
-/** The routes through which programs in any language draw from buckets and enqueue jobs. */
-function decideRoutes(app: FastifyInstance, found: FoundBuckets, insight: InsightStore): void {
+/** The routes through which programs in any language draw from buckets, enqueue jobs and run them. */
+function decideRoutes(
+  app: FastifyInstance,
+  found: FoundBuckets,
+  { insight, startHandOver: start }: Pick<SluiceParts, "insight" | "startHandOver">,
+): void {
   const slots = createGivenSlots({ found, secrets: insight });
   const callers = createCallers();
   drawRoutes(app, { found, slots, callers });
   slotRoutes(app, slots);
   void app.register(async (inner) => jobRoutes(inner, { found, notes: insight }));
+  workRoutes(app, { found, slots, callers, insight, start });
   app.addHook("preClose", async () => callers.close());
 }

@@ -30,7 +30,12 @@ import { type BatchWorkerOptions, type WorkerOptions } from "../queue/worker/wor
 import type { OwnedQueue, Queue } from "../queue/queue.ts";
 import type { BatchHandler, HandlerInput } from "../queue/worker/context.ts";
 import { createMiddlewares, type Middleware } from "../queue/worker/handlers/middleware.ts";
-import { createWorker, type Worker } from "../queue/worker/worker.ts";
+import {
+  createWorker,
+  type OwnedWorker,
+  type Worker,
+  type WorkerSettings,
+} from "../queue/worker/worker.ts";
 import { createBackend } from "../stores/redis/backend.ts";
 import type { FlowStore } from "../stores/redis/queue/store.ts";
 import {
@@ -44,7 +49,7 @@ import { keepParts } from "./parts.ts";
 import { useRules } from "./rules.ts";
 import { createQueues } from "./queues.ts";
 import { readVersion } from "./version.ts";
-import { createWorkers } from "./workers.ts";
+import { createWorkers, type ClientActivity, type OwnParts } from "./workers.ts";
 import type { FromJson } from "../queue/job.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { OF_PROCESS } from "../throttle/bucket/live-control.ts";
@@ -337,6 +342,23 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     throw new InvalidOptionError({ where: "worker()", option: "queue", value: queue, remedy });
   }
 
+  function startWorker<Data, Result>(
+    queue: OwnedQueue<Data, Result, never>,
+    parts: Pick<
+      WorkerSettings<Data, Result>,
+      "bucket" | "handler" | "schema" | "middlewares" | "connect" | "options" | "demand"
+    >,
+    clients?: () => readonly ClientActivity[],
+  ): OwnedWorker<Data, Result> {
+    const { weightsOf, settings: kept } = queue;
+    const common = { queue, prefix, timeoutMs, logger, observing, flows, weightsOf, kept };
+    const make = (own: OwnParts): OwnedWorker<Data, Result> =>
+      createWorker({ ...common, ...parts, ...own });
+    const worker = workers.add(queue.name, make, clients);
+    reporter.onActivity();
+    return worker;
+  }
+
   async function close(): Promise<void> {
     await Promise.all(closers.map((closeFirst) => closeFirst()));
     await workers.close();
@@ -387,18 +409,18 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     ) {
       assertOpen();
       const own = queues.hasOwnConnections(queue?.name);
-      const connectQueue = connectQueueFor("worker()", queue?.name, own);
+      const connect = connectQueueFor("worker()", queue?.name, own);
       const bucket = bucketOf(queue);
       const owned = queue as OwnedQueue<Data, Result, never>;
-      const { weightsOf, schema, settings: kept, middlewares } = owned;
-      const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const common = { prefix, timeoutMs, logger, observing, flows };
-      const ofQueue = { weightsOf, schema, kept, middlewares };
-      const worker = workers.add(queue.name, (own) =>
-        createWorker({ ...parts, ...common, ...ofQueue, ...own }),
-      );
-      reporter.onActivity();
-      return worker;
+      const { schema, middlewares } = owned;
+      return startWorker(owned, {
+        bucket,
+        handler,
+        schema,
+        middlewares,
+        connect,
+        options: workerOptions,
+      });
     },
     use(middleware) {
       assertOpen();
@@ -446,6 +468,15 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       return workers.reports().length > 0;
     },
     drainWorkers: (idleMs) => workers.drain(idleMs),
+    startHandOver(queue, { handler, options, demand, clients }) {
+      assertOpen();
+      const { name, bucket } = queue;
+      const connect = connectQueueFor("take", name, queues.hasOwnConnections(name));
+      // Neither a schema nor middleware runs here: they belong to the code that runs jobs.
+      const parts = { schema: undefined, middlewares: createMiddlewares(), connect };
+      const owned = { bucket: bucket as OwnedBucket, handler, options, demand };
+      return startWorker(queue as OwnedQueue<unknown>, { ...parts, ...owned }, clients);
+    },
   });
   return assertArgumentCount(sluice, { throws: ["bucket", "queue", "worker", "use", "on", "off"] });
 }

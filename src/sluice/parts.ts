@@ -4,7 +4,12 @@ import type { Observing } from "../core/events/observer.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { RulesInUse } from "../rules/apply.ts";
+import type { Queue } from "../queue/queue.ts";
+import type { Handler } from "../queue/worker/context.ts";
 import type { Drained } from "../queue/worker/drain.ts";
+import type { WorkerOptions } from "../queue/worker/worker-options.ts";
+import type { Demand, OwnedWorker } from "../queue/worker/worker.ts";
+import type { ClientActivity } from "./workers.ts";
 import type { Backend } from "../stores/redis/backend.ts";
 
 /** The internal parts of a sluice that other entry points of this package use. */
@@ -34,6 +39,22 @@ export interface SluiceParts {
   readonly hasWorkers: () => Promise<boolean>;
   /** Drains all workers of the sluice together, as `worker.drain()` does. */
   readonly drainWorkers: (idleMs: number) => Promise<Drained>;
+  /**
+   * Starts a worker that hands its jobs over to programs outside of this process, for a queue that `sluice.queue()` or
+   * `sluice.findQueue()` returned.
+   *
+   * @throws {@link RedisRequiredError} when the sluice has no Redis.
+   */
+  readonly startHandOver: (queue: Queue<unknown>, parts: HandOverParts) => OwnedWorker;
+}
+
+export interface HandOverParts {
+  /** Passes each job on, and returns a `HandOver`. */
+  readonly handler: Handler<unknown>;
+  readonly options: WorkerOptions;
+  readonly demand: Demand;
+  /** Returns the programs that run the jobs. They are reported in place of the worker. */
+  readonly clients: () => readonly ClientActivity[];
 }
 
 const partsOfSluices = new WeakMap<object, SluiceParts>();

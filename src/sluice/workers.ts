@@ -6,7 +6,11 @@ import type { OwnedWorker } from "../queue/worker/worker.ts";
 /** The open workers of one sluice. */
 export interface Workers {
   /** Creates a worker for a queue, and tracks it until it is closed. */
-  add<Made extends Running>(queue: string, make: (own: OwnParts) => Made): Made;
+  add<Made extends Running>(
+    queue: string,
+    make: (own: OwnParts) => Made,
+    clients?: () => readonly ClientActivity[],
+  ): Made;
   /** Adds a worker that is about to start. */
   expect(starting: Promise<void>): void;
   /** Resolves once all expected workers have started. */
@@ -20,13 +24,24 @@ export interface Workers {
 
 type Running = Pick<OwnedWorker, "status" | "close" | "drainable">;
 
-interface OwnParts {
+interface Added {
+  readonly queue: string;
+  readonly worker: Running;
+  readonly clients: (() => readonly ClientActivity[]) | undefined;
+}
+
+/** A program outside of this process that runs jobs of a worker. */
+export type ClientActivity = Pick<WorkerActivity, "sinceMs" | "running" | "concurrency"> & {
+  readonly client: string;
+};
+
+export interface OwnParts {
   readonly workerId: string;
   readonly onClosed: () => void;
 }
 
 export function createWorkers(): Workers {
-  const workers = new Map<string, { readonly queue: string; readonly worker: Running }>();
+  const workers = new Map<string, Added>();
 
   const starts = new Set<Promise<void>>();
 
@@ -38,17 +53,25 @@ export function createWorkers(): Workers {
     async started() {
       await Promise.all(starts);
     },
-    add(queue, make) {
+    add(queue, make, clients) {
       const workerId = randomUUID();
       const worker = make({ workerId, onClosed: () => void workers.delete(workerId) });
-      workers.set(workerId, { queue, worker });
+      workers.set(workerId, { queue, worker, clients });
       return worker;
     },
     reports: () =>
-      [...workers].flatMap(([id, { queue, worker }]) => {
+      [...workers].flatMap(([id, { queue, worker, clients }]): WorkerActivity[] => {
         const { state, sinceMs, running, waiting, concurrency, paused } = worker.status();
         if (state === "closed") return [];
-        return [{ worker: id, queue, state, sinceMs, running, waiting, concurrency, paused }];
+        const own = { worker: id, queue, state, sinceMs, running, waiting, concurrency, paused };
+        if (clients === undefined) return [own];
+        // The jobs that wait for slots are counted once, with the first client.
+        return clients().map((client, at) => ({
+          ...own,
+          ...client,
+          worker: `${id}/${client.client}`,
+          waiting: at === 0 ? waiting : 0,
+        }));
       }),
     drain(idleMs) {
       return drain(

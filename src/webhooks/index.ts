@@ -188,6 +188,8 @@ export type { Attempt } from "./delivery/attempt-entry.ts";
 
 export type { Outcome } from "./delivery/outcome.ts";
 
+export { push, type PushOptions } from "./sending/push.ts";
+
 export type { BroadcastOptions, SentBroadcast } from "./sending/broadcast.ts";
 
 export type { SendOptions, SentMessage, TestOptions } from "./sending/send.ts";

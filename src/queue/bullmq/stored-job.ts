@@ -346,6 +346,24 @@ export function hasParents(fields: readonly string[]): boolean {
   return fields.some((name, index) => index % 2 === 0 && name === "sluice:parents");
 }
 
+/** Reads a job's hash: names and values alternate. Empty if the job does not exist. */
+export async function fieldsOf(
+  stored: Pick<Queue, "getBackend" | "toKey">,
+  id: string,
+): Promise<readonly string[]> {
+  const client = await stored.getBackend().client;
+  return Object.entries(await client.hgetall(stored.toKey(id))).flat();
+}
+
+/** True if a job that a worker holds was cancelled. */
+export async function isCancelled(
+  stored: Pick<Queue, "getBackend" | "toKey">,
+  id: string,
+): Promise<boolean> {
+  const client = await stored.getBackend().client;
+  return (await client.hget(stored.toKey(id), CANCELLED_FIELD)) !== null;
+}
+
 /** Removes the field that marks a job as cancelled. */
 export async function forgetCancel(
   stored: Pick<Queue, "getBackend" | "toKey">,

@@ -145,6 +145,26 @@ interface Insides {
   nextJobFromJobData(fields: unknown, id?: string, token?: string): Promise<unknown>;
   updateDelays(limitedForMs: number, nextAtMs: number): void;
   handleFailed(error: Error, job: object, ...rest: readonly unknown[]): Promise<unknown>;
+  handleCompleted(result: unknown, job: object, ...rest: readonly unknown[]): Promise<unknown>;
+}
+
+/** A worker for jobs of any type. */
+export type AnyWorker = StoredWorker<never, never>;
+
+/**
+ * Stores the outcome of a job that is active, but that BullMQ's worker does not process. Rejects with BullMQ's error,
+ * which has a numeric `code`, if the token is not that of the job's lock.
+ */
+export async function storeOutcome(
+  stored: AnyWorker,
+  job: Stored<unknown>,
+  token: string,
+  outcome: { readonly result: unknown } | { readonly failure: Error },
+): Promise<void> {
+  const worker = stored as unknown as Insides;
+  const noNext = (): boolean => false;
+  if ("failure" in outcome) await worker.handleFailed(outcome.failure, job, token, noNext);
+  else await worker.handleCompleted(outcome.result, job, token, noNext);
 }
 
 /** For each job whose failure is being stored: the code, status and causes of its error, as JSON. */
@@ -238,7 +258,7 @@ function fetchBy(
 /** Returns a fetched job as BullMQ's job object. */
 export function storedJobOf<Data, Result>(
   stored: StoredWorker<Data, Result>,
-  taken: TakenJob,
+  taken: Pick<TakenJob, "id" | "token" | "fields">,
 ): Stored<Data> {
   const { Job } = loadBullmq();
   const job = Job.fromJSON(

@@ -5,6 +5,7 @@
  * *woken* when there may be room again. A woken lane hands out a single job, the *probe*, to find out whether there is
  * room.
  */
+import { randomBytes } from "node:crypto";
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type {
@@ -43,6 +44,8 @@ export interface Fetcher extends JobSupply {
   holds(id: string, token: string): boolean;
   /** True if no worker held a job and no job was parked, according to the latest reply. */
   readonly isQuiet: boolean;
+  /** Records that the job of an ordered key has ended, so that the next job of the key may start. */
+  endHead(key: string): void;
   /** Stops fetching and sends the pending updates. Resolves with the jobs that were fetched and not handed out. */
   close(): Promise<readonly TakenJob[]>;
   /** Sends the updates that came after `close()`. */
@@ -75,8 +78,11 @@ export interface FetcherParts {
   readonly deferred: () => number;
   /** Returns the first names of the keys with a floor, and which part of the bucket's rate it is, from 0 to 1. */
   readonly floors: () => readonly (readonly [name: string, part: number])[];
+  /** Called when Redis has signalled that there may be a job, but the worker has no room for one. */
+  readonly onUnused?: (() => void) | undefined;
 }
 
+const TOKEN_BYTES = 15;
 /** The fetcher gathers updates for this time, then sends them together. */
 const GATHER_MS = 4;
 /** After an error, the updates are sent again after this time. */
@@ -129,6 +135,7 @@ interface Load {
 export function createFetcher(parts: FetcherParts): Fetcher {
   const { lanes, queue, workerId, logger, lockMs, capacity, admits, deferred, applyOrders, least } =
     parts;
+  const { onUnused } = parts;
   const started = createRecentCount(SPEED_MS);
   /** The jobs that were fetched and not handed out. */
   const ready: HeldJob[] = [];
@@ -220,7 +227,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     const found: (readonly [string, number])[] = [];
     for (let left = Math.min(floors.length, MOST_FLOORS); left > 0; left -= 1) {
       const [name, part] = floors[(floorsSeen += 1) % floors.length]!;
-      const more = Math.max(least, aheadOf(recent * part)) - (loads.get(name)?.waiting ?? 0);
+      const more = Math.max(1, aheadOf(recent * part)) - (loads.get(name)?.waiting ?? 0);
       if (more > 0) found.push([name, more]);
     }
     return found;
@@ -262,7 +269,8 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       const sentAtMs = performance.now();
       askedAtMs = sentAtMs;
       requests += 1;
-      const token = `${workerId}:${requests}:`;
+      // Programs outside of this process prove by the token that they hold a job, so the token must be unguessable.
+      const token = `${workerId}:${randomBytes(TOKEN_BYTES).toString("base64url")}:`;
       const counts = isClosed ? { most: 0, mostExpired: 0 } : split(wanted);
       const limits = counts.most > 0 ? { full: leftOut(), floors: belowFloor() } : {};
       const asked = { queue, lockMs, token, ...counts, ...updates, ...limits };
@@ -316,6 +324,13 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     });
   }
 
+  /** Sends the update at once, because no other job of this ordered key can start before Redis has it. */
+  function endHead(key: string): void {
+    ended.add(key);
+    clearTimeout(timer);
+    sendUpdates();
+  }
+
   /** Resolves when something has changed in this process, or after `RECHECK_MS`. */
   function untilChanged(): Promise<void> {
     return new Promise((resolve) => {
@@ -353,6 +368,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     look() {
       looks += 1;
       emptyUntilMs = 0;
+      if (capacity() <= 0) onUnused?.();
     },
     untilReady() {
       return new Promise((resolve) => {
@@ -404,11 +420,9 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       const key = held.get(lock);
       held.delete(lock);
       if (key === undefined) return;
-      ended.add(key);
-      // Sends the update at once, because no other job of this ordered key can start before Redis has it.
-      clearTimeout(timer);
-      sendUpdates();
+      endHead(key);
     },
+    endHead,
     get isRequesting() {
       return asking !== undefined;
     },

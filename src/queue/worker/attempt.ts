@@ -22,6 +22,7 @@ import {
   cancelledFailure,
   dropBody,
   failureByResponse,
+  HandOver,
   invalidFailure,
   isDiscard,
   isFailure,
@@ -72,7 +73,7 @@ export class UncountedFailure extends Error {
 export async function runAttempt<Data, Result>(
   worker: AttemptWorker<Data, Result>,
   attempt: Attempt<Data>,
-): Promise<Result | undefined> {
+): Promise<Result | HandOver | undefined> {
   const { bucket } = worker;
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
@@ -81,6 +82,7 @@ export async function runAttempt<Data, Result>(
    * through the bucket.
    */
   let jobSlot: JobSlot | undefined;
+  let isHandedOver = false;
   context.begin(stored, slot);
   // Aborts the handler when the lease is lost, because another call may then run in its place. If this process was
   // blocked, the lease may be lost already.
@@ -93,6 +95,10 @@ export async function runAttempt<Data, Result>(
         jobSlot = jobSlotOf({ bucket, slot }, { ...job, key: keyTextOf(job) });
       return jobSlot;
     });
+    if (given instanceof HandOver) {
+      isHandedOver = given.keepsSlot;
+      return given;
+    }
     if (isFailure(given)) throw given;
     result = given;
   } catch (thrown) {
@@ -101,7 +107,7 @@ export async function runAttempt<Data, Result>(
     const { askedMs } = await bucket.report(thrown, call);
     failed = { thrown, askedMs, blocked };
   } finally {
-    slot.release();
+    if (!isHandedOver) slot.release();
     if (jobSlot !== undefined) endJobSlot(jobSlot);
   }
   failed ??= await refusedBy(worker, attempt, { result, slot: jobSlot?.replacedBy ?? slot, cost });

@@ -42,6 +42,29 @@ export class Discard extends Error {
 }
 
 /**
+ * A handler returns this if a program outside of this process runs the job from now on (`held/handed-over.ts`). The job
+ * stays active in Redis until that program reports how it ended, or the job's lock expires.
+ */
+export class HandOver {
+  /** Renews the job's lock for this long, in ms. Undefined if the handler renews it itself. */
+  readonly lockMs: number | undefined;
+  /** True if the handler releases the slot of the attempt itself. */
+  readonly keepsSlot: boolean;
+  /** True if no program took the job, so that it goes back to the queue. */
+  readonly isRefused: boolean;
+
+  constructor(how: {
+    readonly lockMs?: number;
+    readonly keepsSlot?: boolean;
+    readonly isRefused?: boolean;
+  }) {
+    this.lockMs = how.lockMs;
+    this.keepsSlot = how.keepsSlot ?? false;
+    this.isRefused = how.isRefused ?? false;
+  }
+}
+
+/**
  * The most characters of an error message or a stack trace to store. Without this bound, errors that quote whole
  * responses could fill Redis.
  */

@@ -31,6 +31,8 @@ export interface WorkerReport<Data, Result> {
   notCounted(stored: Stored<Data>, error: Error, inMs: number): void;
   /** Reports that a handler starts. */
   started(stored: Stored<Data>): void;
+  /** Notes when an attempt started that was handed over, on `performance.now()`, before its outcome is stored. */
+  resumed(stored: Stored<Data>, startedAtMs: number): void;
   close(): void;
 }
 
@@ -110,6 +112,7 @@ export function createReport<Data, Result>(
       const attempt = attemptsMade + 1;
       emitter.emit("active", { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt });
     },
+    resumed: (stored, startedAtMs) => tally.started(stored, startedAtMs),
     close() {
       log.close();
       emitter.emit("closed", {});
@@ -124,7 +127,8 @@ function thrownOf(failure: Error): Error {
 }
 
 interface Tally {
-  started(job: object): void;
+  /** Notes that a handler started, now or at another time on `performance.now()`. */
+  started(job: object, atMs?: number): void;
   /** Counts an ended attempt. Returns how long its handler ran, in ms, or undefined if the handler never started. */
   ended(job: object, outcome: "done" | "failed"): number | undefined;
   /** Returns the counts of attempts that ended since the last call, and resets them. */
@@ -146,7 +150,7 @@ export function createTally(): Tally {
   }
 
   return {
-    started: (job) => void startedAtMs.set(job, performance.now()),
+    started: (job, atMs = performance.now()) => void startedAtMs.set(job, atMs),
     ended(job, outcome) {
       const nowMs = performance.now();
       // A job whose handler never started counts as 0 ms.

@@ -23,6 +23,7 @@ import type { Arrival } from "../../stores/redis/scripts/queue/lanes.ts";
 import type { JobsLeft } from "../../stores/redis/scripts/queue/steering.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Pass } from "../../throttle/outage/breaker.ts";
+import { createLru } from "../../throttle/lru.ts";
 import { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
@@ -35,14 +36,25 @@ import {
   type Stored,
   forgetCancel,
 } from "../bullmq/stored-job.ts";
-import { createStoredWorker, storedJobOf, type HeldJob } from "../bullmq/stored-worker.ts";
+import {
+  createStoredWorker,
+  storedJobOf,
+  type AnyWorker,
+  type HeldJob,
+} from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
 import type { QueueSettingsLive } from "../enqueue/settings.ts";
 import { floorParts } from "../../core/policy/fair.ts";
 import { createFetcher, probeOf, type Fetcher } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import { keyTextOf, type Job } from "../job.ts";
-import { createPresence, createReport, type WorkerEmitter, type WorkerStatus } from "./report.ts";
+import {
+  createPresence,
+  createReport,
+  type WorkerEmitter,
+  type WorkerReport,
+  type WorkerStatus,
+} from "./report.ts";
 import { weightsOrNone, type WeightsOf } from "../lanes/lane-options.ts";
 import {
   readCloseOptions,
@@ -78,10 +90,11 @@ import { areHandlers, openHandler } from "./handlers/open-handler.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
 import type { Flows } from "../manage/flows.ts";
 import { createChildReports } from "./held/child-reports.ts";
-import { cancelledFailure, parentFailure } from "./outcome.ts";
+import { cancelledFailure, HandOver, parentFailure } from "./outcome.ts";
 import { createFailedRetention, createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
-import { createJobReturns } from "./held/job-returns.ts";
+import { createJobReturns, type JobReturns } from "./held/job-returns.ts";
+import { createHandedOver, type HandedOver } from "./held/handed-over.ts";
 
 /** Runs the jobs of a queue. The worker draws a slot for each job just before the job's handler runs. */
 export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<Data, Result> {
@@ -115,9 +128,20 @@ export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A worker, with an internal member that drains it together with others. */
+/** A worker, with its internal members. */
 export interface OwnedWorker<Data = unknown, Result = unknown> extends Worker<Data, Result> {
+  /** Drains the worker together with others. */
   readonly drainable: Drainable;
+  /** Ends the jobs of this queue that programs outside of this process run. */
+  readonly handedOver: HandedOver;
+  /** Called when {@link Demand.jobs} has changed. */
+  onDemand(): void;
+}
+
+/** Bounds the jobs of a worker by the demand of the programs that run them. */
+export interface Demand {
+  /** Returns how many more jobs these programs wait for. The worker fetches no job without a demand. */
+  readonly jobs: () => number;
 }
 
 export interface WorkerSettings<Data, Result> {
@@ -143,6 +167,8 @@ export interface WorkerSettings<Data, Result> {
   /** The middleware of the sluice and of the queue. */
   readonly middlewares: Pick<Middlewares, "all">;
   readonly onClosed: () => void;
+  /** Undefined if the handler runs the jobs itself. */
+  readonly demand?: Demand | undefined;
 }
 
 const CLOSED = "the worker is closed";
@@ -150,11 +176,15 @@ const CLOSED = "the worker is closed";
 const LEAST_QUIET_LOCK_MS = 30_000;
 /** How long a closing worker waits for Redis, after its handlers have ended, to store the outcomes of their jobs. */
 const REDIS_GRACE_MS = 2_000;
+/** The least number of jobs that a worker fetches for programs that wait for as many. */
+const LEAST_HANDED = 8;
+/** The most handed-over jobs that a worker remembers. */
+const MOST_HANDED = 100_000;
 
 export function createWorker<Data, Result>(
   settings: WorkerSettings<Data, Result>,
 ): OwnedWorker<Data, Result> {
-  const { queue, bucket, connect, prefix, onClosed } = settings;
+  const { queue, bucket, connect, prefix, onClosed, demand } = settings;
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function" || areHandlers(settings.handler);
   const { timeoutMs, batch, failOnResponse = true } = options;
@@ -171,6 +201,10 @@ export function createWorker<Data, Result>(
   let status: Pick<WorkerStatus, "state" | "sinceMs"> = { state: "running", sinceMs: Date.now() };
   const shared = { bucket, connection, lanes: connection.lanes, running };
   const downstream = createDownstream({ queue: queue.name, ...shared });
+  const capacity = (): number => {
+    const free = concurrency - running.count + downstream.undecided;
+    return demand === undefined ? free : Math.min(free, demand.jobs() - running.unbegun);
+  };
   const worker: WorkerContext<Data, Result> = {
     queue: queue.name,
     workerId: settings.workerId,
@@ -190,7 +224,7 @@ export function createWorker<Data, Result>(
       const message = "weights failed; the key's lane counts with weight 1.";
       logger.warn({ queue: queue.name, reason: reasonOf(error) }, message);
     }),
-    capacity: () => concurrency - running.count + downstream.undecided,
+    capacity,
     // While jobs wait here, admits one job less, so that only one job tests the downstream.
     admits: () => (running.unbegun === 0 ? bucket.breaker.admits : bucket.breaker.admits - 1),
     deferred: () => bucket.deferred,
@@ -219,8 +253,10 @@ export function createWorker<Data, Result>(
     ...worker,
     applyOrders: (...seen) => orders.apply(...seen),
     onFlows: () => children.begin(),
-    // Room for two batches: one that waits for its slot, and one that fills.
-    least: batch === undefined ? 1 : 2 * batch.size,
+    // Room for two batches: one that waits for its slot, and one that fills. Programs outside may ask for many at once.
+    least: batch === undefined ? (demand === undefined ? 1 : LEAST_HANDED) : 2 * batch.size,
+    // If no program waits here, a worker in another process may have room for the job.
+    onUnused: demand && (() => void connection.wakeIdle({ queue: queue.name }).catch(() => {})),
   });
   const isIdle = (): boolean => running.count === 0 && fetcher.isQuiet;
   const children = createChildReports({
@@ -231,6 +267,8 @@ export function createWorker<Data, Result>(
   const presence = createPresence({ ...worker, isIdle, tally: report.tally });
   const runs = createScheduledRuns(worker);
   const back = createJobReturns<Data>({ ...worker, runs }, fetcher, report);
+  /** The breaker's passes of the jobs that this worker has handed over, by the tokens of their locks. */
+  const handed = createLru<Pass>(MOST_HANDED);
   let closing: Promise<void> | undefined;
   /** The number of changes of limits, cooldowns and pauses so far. */
   let changes = 0;
@@ -247,7 +285,9 @@ export function createWorker<Data, Result>(
   const ends = { ...storedParts, onEnded: children.note };
   const stored = createStoredWorker(ends, fetcher, process);
   report.follow(stored);
-  connection.onReady(() => void giveLostBack(worker, stored, fetcher));
+  connection.onReady(
+    () => void giveLostBack(worker, stored, fetcher, (token) => handed.has(token)),
+  );
   forgetCancels(stored);
   const locks = createJobLocks({
     running,
@@ -285,6 +325,7 @@ export function createWorker<Data, Result>(
     const run = runOf(taken);
     let drawn: DrawnSlot | NoRoomYet | undefined;
     let pass: Pass | undefined;
+    let isKept = false;
     try {
       if (wasCancelled(taken.fields)) {
         // If a handler may have started this cancelled job before, the job ends as failed. Otherwise it is removed.
@@ -340,22 +381,30 @@ export function createWorker<Data, Result>(
       const { hasLease } = drawn;
       try {
         const attempt = { stored: bullJob, job, context, slot: drawn, pass };
-        return await (batches?.run(attempt) ?? runAttempt(worker, attempt));
+        const ended = await (batches?.run(attempt) ?? runAttempt(worker, attempt));
+        if (!(ended instanceof HandOver)) return ended;
+        if (ended.isRefused) return await back.giveBack(bullJob, context);
+        isKept = ended.keepsSlot;
+        handed.set(token, pass);
+        if (ended.lockMs !== undefined)
+          await stored.extendJobLocks([call.id], [token], ended.lockMs).catch(() => undefined);
+        return back.leave();
       } catch (error) {
         if (error instanceof UncountedFailure)
           return await back.returnUncounted(bullJob, context, { error, pass });
         throw error;
       } finally {
-        if (hasLease && key !== undefined) for (const head of headsOfText(key)) fetcher.wake(head);
+        if (hasLease && !isKept && key !== undefined)
+          for (const head of headsOfText(key)) fetcher.wake(head);
       }
     } catch (error) {
       const isUnbegunRun = run !== undefined && !context.hasBegun;
       if (isUnbegunRun && !(await runs.mayFail(run, token, error))) return back.leave();
       throw error;
     } finally {
-      if (pass !== undefined) bucket.breaker.release(call, pass);
+      if (pass !== undefined && !handed.has(token)) bucket.breaker.release(call, pass);
       running.end(context);
-      release(context, drawn);
+      if (!isKept) release(context, drawn);
       fetchedJobs.remove(context.jobId);
       fetcher.end();
     }
@@ -456,6 +505,30 @@ export function createWorker<Data, Result>(
     close: () => closeWithin(closeDeadlineMs),
   };
 
+  const handedOver = createHandedOver({
+    worker: worker as WorkerContext,
+    stored: stored as unknown as AnyWorker,
+    fetcher,
+    report: report as unknown as WorkerReport<unknown, unknown>,
+    runs,
+    back: back as unknown as JobReturns<unknown>,
+    takePass(token) {
+      const pass = handed.get(token);
+      handed.delete(token);
+      return pass;
+    },
+  });
+
+  /** Sends jobs back to the queue that no program waits for any more. */
+  function onDemand(): void {
+    let left = demand?.jobs() ?? Infinity;
+    for (const context of running.waiting()) {
+      left -= 1;
+      if (left < 0) context.recall();
+    }
+    fetcher.end();
+  }
+
   const methods: Worker<Data, Result> = {
     on: (event, listener, listening) => report.emitter.on(event, listener, listening),
     off: (event, listener) => report.emitter.off(event, listener),
@@ -486,6 +559,8 @@ export function createWorker<Data, Result>(
   };
   return Object.assign(assertArgumentCount(methods, { throws: ["on", "off", "status", "use"] }), {
     drainable,
+    handedOver,
+    onDemand,
   });
 }
 
@@ -541,6 +616,7 @@ async function giveLostBack(
   worker: Pick<WorkerContext, "queue" | "workerId" | "connection" | "lanes" | "weightsOf">,
   stored: StoredWorker,
   fetcher: Pick<Fetcher, "isRequesting" | "holds">,
+  isHandedOver: (token: string) => boolean,
 ): Promise<void> {
   // No request was in flight when the connection was lost.
   if (!fetcher.isRequesting) return;
@@ -550,7 +626,7 @@ async function giveLostBack(
     const held = await connection.heldBy({ queue, tokens: `${workerId}:` });
     await nextTurn();
     for (const { id, token } of held) {
-      if (fetcher.holds(id, token)) continue;
+      if (fetcher.holds(id, token) || isHandedOver(token)) continue;
       const job = await loadBullmq().Job.fromId(stored, id);
       if (job !== undefined) await giveBack(job as Stored<unknown>, token);
     }

@@ -11,7 +11,7 @@ import type { ReadServerOptions, TokenOptions } from "../options.ts";
 import { HttpProblem } from "../problem.ts";
 
 /** The permission that a route requires. `"nothing"` opens the route to everybody. */
-type Needs = "view" | "act" | "draw" | "enqueue" | "nothing";
+type Needs = "view" | "act" | "draw" | "enqueue" | "work" | "nothing";
 
 /** The requirements that a route states in its `config`. */
 interface RouteNeeds {
@@ -52,7 +52,8 @@ export interface Access {
 const MAY: Readonly<Record<TokenOptions["role"], readonly Needs[]>> = {
   view: ["nothing", "view"],
   call: ["nothing", "draw", "enqueue"],
-  act: ["nothing", "view", "act", "draw", "enqueue"],
+  work: ["nothing", "draw", "enqueue", "work"],
+  act: ["nothing", "view", "act", "draw", "enqueue", "work"],
 };
 
 function accessOfToken({

@@ -26,7 +26,7 @@ const SESSION = {
     type: "object",
     required: ["role", "signedIn"],
     properties: {
-      role: { type: "string", enum: ["view", "act", "call"] },
+      role: { type: "string", enum: ["view", "act", "call", "work"] },
       name: { type: "string", description: "The owner of the token." },
       signedIn: {
         type: "boolean",

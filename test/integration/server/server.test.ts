@@ -33,7 +33,11 @@ describe("createServer", () => {
       "leave out the tokens",
     ],
     ["a short token", { tokens: [{ token: "abc", role: "act" }] }, "at least 8"],
-    ["an unknown role", { tokens: [{ token: ACT, role: "admin" as "act" }] }, '"view", "act" or'],
+    [
+      "an unknown role",
+      { tokens: [{ token: ACT, role: "admin" as "act" }] },
+      '"view", "act", "call" or',
+    ],
     ["an unknown option", { insecureLokal: true } as object, "did you mean insecureLocal?"],
     ["a port too large", { port: 70_000, insecureLocal: true }, "65535"],
   ])("refuses %s, and says what to do", async (_what, options, remedy) => {

@@ -19,31 +19,35 @@ const INTERPRETERS: Readonly<Record<string, readonly [string, string]>> = {
   python: ["python3", "-c"],
 };
 
-it.each(["docs/start/other-languages.md", "docs/guides/any-language.md"])(
-  "%s prints what it shows",
-  async (path) => {
-    const page = await readFile(path, "utf8");
-    const blocks = [...page.matchAll(/^```(sh|python)\n([^]*?)^```$/gm)].filter(([, , code]) =>
-      code!.includes(ADDRESS),
-    );
-    const [, rules] = /^```yaml\n(buckets:\n[^]*?)^```$/m.exec(page) ?? [];
-    const sluice = sluices.open({ rules: files.write("sluice.yaml", rules!) });
-    await waitUntil(async () => (await sluice.find("api")) !== undefined, "the rules are in force");
-    sluice.queue("mail", { bucket: sluice.bucket("mail", { rate: "100/s" }) });
-    const { url } = await servers.start(sluice);
+it.each([
+  "docs/start/other-languages.md",
+  "docs/guides/any-language.md",
+  "docs/guides/jobs/workers-in-any-language.md",
+])("%s prints what it shows", async (path) => {
+  const page = await readFile(path, "utf8");
+  const blocks = [...page.matchAll(/^```(sh|python)\n([^]*?)^```$/gm)].filter(([, , code]) =>
+    code!.includes(ADDRESS),
+  );
+  const [, rules] = /^```yaml\n(buckets:\n[^]*?)^```$/m.exec(page) ?? [];
+  const sluice = sluices.open({
+    rules: files.write("sluice.yaml", rules ?? "buckets: { api: { rate: 1/min } }"),
+  });
+  await waitUntil(async () => (await sluice.find("api")) !== undefined, "the rules are in force");
+  const mail = sluice.queue("mail", { bucket: sluice.bucket("mail", { rate: "100/s" }) });
+  if (rules === undefined) await mail.enqueue({ to: "ann" });
+  const { url } = await servers.start(sluice);
 
-    for (const [, language, code] of blocks) {
-      const [program, option] = INTERPRETERS[language!]!;
-      const { stdout, stderr } = await run(program, [option, code!.replaceAll(ADDRESS, url)]);
-      expect(stderr).toBe("");
-      for (const [, promised] of code!.matchAll(/# → (.+)$/gm)) {
-        expect(stdout.replaceAll("\r", "")).toContain(promised);
-      }
+  for (const [, language, code] of blocks) {
+    const [program, option] = INTERPRETERS[language!]!;
+    const { stdout, stderr } = await run(program, [option, code!.replaceAll(ADDRESS, url)]);
+    expect(stderr).toBe("");
+    for (const [, promised] of code!.matchAll(/# → (.+)$/gm)) {
+      expect(stdout.replaceAll("\r", "")).toContain(promised);
     }
+  }
 
-    expect(blocks.length).toBeGreaterThan(0);
-  },
-);
+  expect(blocks.length).toBeGreaterThan(0);
+});
 
 it("the examples in other languages make their calls in slots", async () => {
   const sluice = sluices.open();

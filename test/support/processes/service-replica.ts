@@ -14,6 +14,7 @@ if (cluster.isPrimary && Number(workers) > 1) {
   sluice.bucket("gpt", alone);
   sluice.bucket("lost", alone);
   sluice.bucket("many", { limits: [tokens, concurrency(100)] });
+  sluice.queue("mail", { bucket: sluice.bucket("mail", { rate: "1000/s" }) });
   const server = await createServer(sluice, { port: 0, insecureLocal: true, logger: false });
   server.app.addHook("onRequest", (_request, reply, done) => {
     void reply.header("x-process", process.pid);

@@ -126,6 +126,11 @@ export interface WorkerActivity {
   readonly concurrency: number;
   /** True if the queue was paused when the worker last read its state. */
   readonly paused: boolean;
+  /**
+   * The name of the program that takes the jobs over HTTP: `"reports-1"`. Undefined for a worker in the reporting
+   * process.
+   */
+  readonly client?: string | undefined;
 }
 
 export interface WorkerFacts extends WorkerActivity {

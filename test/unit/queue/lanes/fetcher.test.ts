@@ -23,7 +23,7 @@ const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
 const mostOf = ({ asked }: FetcherSetup): number => asked.at(-1)!.most;
 
 describe("the next job", () => {
-  it("is requested when it is needed, with separate locks for each request", async () => {
+  it("is requested when it is needed, with separate, unguessable locks for each request", async () => {
     const setup = setUpFetcher();
     await pass(5_000);
     const before = setup.asked.length;
@@ -32,10 +32,10 @@ describe("the next job", () => {
     await lookAgain(setup.fetcher);
 
     expect(before).toBe(0);
-    expect(setup.asked).toMatchObject([
-      { queue: "jobs", lockMs: 30_000, token: "w:1:", most: 1 },
-      { queue: "jobs", lockMs: 30_000, token: "w:2:", most: 1 },
-    ]);
+    const token = expect.stringMatching(/^w:[\w-]{20}:$/) as string;
+    const asked = { queue: "jobs", lockMs: 30_000, token, most: 1 };
+    expect(setup.asked).toMatchObject([asked, asked]);
+    expect(setup.asked[1]!.token).not.toBe(setup.asked[0]!.token);
     await setup.fetcher.close();
   });
 

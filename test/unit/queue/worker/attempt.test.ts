@@ -49,7 +49,7 @@ async function signalAtStart(afterMs: number): Promise<AbortSignal> {
     pass,
   });
   await bucket.close();
-  return signal!;
+  return signal as AbortSignal;
 }
 
 describe("a job that begins on a slot with a lease", () => {

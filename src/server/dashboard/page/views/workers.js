@@ -51,7 +51,21 @@ const processOf = (replica) =>
     ? nothing()
     : h("span", {}, replica.host, h("span.muted", {}, ` · ${replica.pid}`));
 
-function workerRow({ queue, sinceMs, running, waiting, concurrency, state, paused }, replica) {
+/** A program in any language, which takes its jobs from a server. */
+const clientOf = (client, replica) =>
+  h(
+    "span",
+    {},
+    client,
+    h(
+      "span.muted",
+      {},
+      replica === undefined ? " · over HTTP" : ` · over HTTP from ${replica.host}`,
+    ),
+  );
+
+function workerRow(worker, replica) {
+  const { queue, client, sinceMs, running, waiting, concurrency, state, paused } = worker;
   const states = [
     state === "closing" && badge("warn", "closing"),
     state === "silent" && badge("danger", "no sign of life for 10 s"),
@@ -60,7 +74,7 @@ function workerRow({ queue, sinceMs, running, waiting, concurrency, state, pause
   ];
   return [
     link(queue, "queue", queue),
-    processOf(replica),
+    client === undefined ? processOf(replica) : clientOf(client, replica),
     since(sinceMs),
     h(
       "div.rate",

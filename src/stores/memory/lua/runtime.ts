@@ -174,8 +174,12 @@ export function toText(value: Value): string {
   return typeof value === "boolean" ? String(value) : text(value);
 }
 
+/** The value of `null` in JSON: not nil, so that a table can contain it. */
+export const jsonNull: Table = tableOf([]);
+
 export function typeOf(value: Value): string {
   if (value === undefined) return "nil";
+  if (value === jsonNull) return "userdata";
   return typeof value === "object" ? "table" : typeof value;
 }
 

@@ -135,6 +135,6 @@ export function createMemoryStore(
   };
 }
 
-function monotonicUs(): number {
+export function monotonicUs(): number {
   return Math.floor((performance.timeOrigin + performance.now()) * 1_000);
 }

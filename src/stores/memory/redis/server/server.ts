@@ -3,9 +3,9 @@ import { globOf, integerOf, OK, optionOf } from "../commands/arguments.ts";
 import { listCommands } from "../commands/lists.ts";
 import { setCommands } from "../commands/sets.ts";
 import { streamCommands } from "../commands/streams.ts";
+import { createServerClock, type ServerClock } from "../clock.ts";
 import { createMemoryRedis, type MemoryRedis } from "../memory-redis.ts";
 import { BLOCKING, isBlocking, type Wait } from "./blocking.ts";
-import { createServerClock } from "./clock.ts";
 import { infoText, CONFIG } from "./facts.ts";
 import { createRequestReader, NIL_LIST, writeError, writeReply } from "./resp.ts";
 import { createScripts } from "./scripts.ts";
@@ -25,8 +25,11 @@ export interface MemoryServer {
     readonly receive: (bytes: Buffer) => void;
     readonly close: () => void;
   };
-  /** Moves the clock of the server forward. Keys expire and blocking commands end accordingly. */
-  advance(ms: number): void;
+  /**
+   * Moves the clock of the server forward. Keys expire and blocking commands end accordingly. Keys
+   * for which `isKept` returns true live as long as before.
+   */
+  advance(ms: number, isKept: (key: string) => boolean): void;
   /** Deletes all keys and closes all connections. */
   close(): void;
 }
@@ -67,8 +70,7 @@ const CONTROLS = new Set(["EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"])
  * them to JavaScript. Use it for tests and development: its keys are lost when the process exits.
  * It has no clusters, replicas, access control, consumer groups or persistence.
  */
-export function createMemoryServer(): MemoryServer {
-  const clock = createServerClock();
+export function createMemoryServer(clock: ServerClock = createServerClock()): MemoryServer {
   const scripts = createScripts();
   const subscriptions = createSubscriptions();
   const databases = new Map<number, MemoryRedis>();
@@ -505,7 +507,11 @@ export function createMemoryServer(): MemoryServer {
         close: () => drop(client),
       };
     },
-    advance(ms) {
+    advance(ms, isKept) {
+      for (const { keyspace } of databases.values()) {
+        keyspace.sweep();
+        for (const [key, kept] of keyspace.keys) if (isKept(key)) kept.expiresAtMs += ms;
+      }
       clock.advance(ms);
       serve(() => {
         for (const waiting of waits) {

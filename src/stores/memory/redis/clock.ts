@@ -4,6 +4,7 @@ const MOST_APART_MS = 1_000;
 /** The clock of a server: the wall clock of this process with µs, plus the time that tests have skipped. */
 export interface ServerClock {
   readonly nowUs: () => number;
+  readonly skippedMs: () => number;
   readonly advance: (ms: number) => void;
 }
 
@@ -21,6 +22,7 @@ export function createServerClock(): ServerClock {
       }
       return Math.floor((ms + skippedMs) * 1_000);
     },
+    skippedMs: () => skippedMs,
     advance(ms) {
       skippedMs += ms;
     },

@@ -28,7 +28,6 @@ const alsoInMemory = [
   "lanes/lane-commands",
   "queue/queue-enqueue-refusals",
   "schedules/queue-recurring",
-  "webhooks/order",
   "workers/batches",
   "workers/job-middleware",
 ].map((name) => `test/integration/${name}.test.ts`);

@@ -1,6 +1,14 @@
-import { describe, expect, it } from "vitest";
+import { randomBytes } from "node:crypto";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { concurrency, createSluice, InvalidOptionError, RedisRequiredError } from "sluice";
-import { advanceTime, drainQueue, failNext } from "sluice/testing";
+import {
+  advanceTime,
+  drainQueue,
+  failNext,
+  startFakeDownstream,
+  type Arrival,
+} from "sluice/testing";
+import { createWebhooks } from "sluice/webhooks";
 import { openSluice } from "../../support/redis/for-one-test.ts";
 
 function open() {
@@ -130,6 +138,24 @@ describe("helpers for tests", () => {
     expect(await (await queue.enqueue({ n: 2 })).finished()).toBe(7);
     expect(() => failNext(queue, new Error("no"), 0)).toThrow(InvalidOptionError);
   });
+});
+
+it("a sluice in memory sends signed webhooks", async () => {
+  const downstream = await startFakeDownstream();
+  onTestFinished(() => downstream.close());
+  const sluice = openSluice({ redis: "memory" });
+  const keys = `k1:${randomBytes(32).toString("base64")}`;
+  const local = { http: true, allow: ["127.0.0.0/8"] };
+  const hooks = createWebhooks(sluice, { keys, rate: "100/s", ...local });
+  await hooks.endpoints.put({ tenant: "acme", id: "billing", url: downstream.url });
+  hooks.worker();
+
+  await hooks.send({ tenant: "acme", type: "invoice.paid", data: { cents: 7 } });
+
+  await expect.poll(() => downstream.arrivals.length, { timeout: 60_000 }).toBe(1);
+  const [{ body, headers }] = downstream.arrivals as [Arrival];
+  expect(JSON.parse(body)).toMatchObject({ type: "invoice.paid", data: { cents: 7 } });
+  expect(headers["webhook-signature"]).toMatch(/^v1,/);
 });
 
 it("a sluice in memory keeps its limits on concurrent calls for jobs", async () => {

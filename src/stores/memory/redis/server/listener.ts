@@ -5,7 +5,7 @@ import { createMemoryServer, type MemoryServer } from "./server.ts";
 export interface MemoryListener {
   readonly url: string;
   readonly server: MemoryServer;
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 /** Only processes of this machine may connect, because the server asks for no password. */

@@ -89,6 +89,10 @@ describe("scripts on the server in memory", () => {
       "null in JSON",
       "return {type(cjson.decode('[null]')[1]), cjson.encode(cjson.decode('[null]'))}",
     ],
+    [
+      "repetitions",
+      "return {string.match('7-50', '^(%d+)-(%d+)$'), string.match('a)b)', 'a%)-b'), string.match('-a', '-a')}",
+    ],
     ["bad JSON", "return type(pcall(cjson.decode, 'no'))"],
     [
       "string functions",

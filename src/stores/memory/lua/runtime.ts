@@ -291,6 +291,9 @@ function regularOf(pattern: string): RegExp {
           : whole_ === "-"
             ? "-"
             : `\\${whole_}`;
+      // A repetition follows one character or class. After a group or at the start, it is itself.
+      if (/[-*+?]/.test(whole_) && /^\^?$|[()]$/.test(pattern.slice(0, at).replaceAll(/%./gs, "x")))
+        return `\\${whole_}`;
       if (whole_ === "-") return "*?";
       if (whole_ === "^") return at === 0 ? "^" : "\\^";
       if (whole_ === "$") return at === pattern.length - 1 ? "$" : "\\$";

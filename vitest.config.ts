@@ -7,15 +7,30 @@ const source = {
 const withoutRedisUrl = "test/support/setup/without-redis-url.ts";
 const setupFiles = ["test/support/setup/seed.ts", withoutRedisUrl];
 const globalRedis = "test/support/setup/global-redis.ts";
+const globalBuild = "test/support/setup/global-build.ts";
 /** By default, Vitest uses one worker for two cores. */
 const maxWorkers = 2;
 const withProcesses = {
   setupFiles: [withoutRedisUrl],
-  globalSetup: [globalRedis, "test/support/setup/global-build.ts"],
+  globalSetup: [globalRedis, globalBuild],
   // These tests wait for half of their time.
   maxWorkers: 3,
   sequence: { groupOrder: 1 },
 };
+
+/** Tests of queues that also run on the server in memory: one or two of each area, and the fast ones. */
+const alsoInMemory = [
+  "enqueue/deduplicated",
+  "enqueue/job-facts",
+  "jobs/queue-dead-letters",
+  "jobs/queue-events",
+  "jobs/queue-outcomes",
+  "lanes/lane-commands",
+  "queue/queue-enqueue-refusals",
+  "schedules/queue-recurring",
+  "workers/batches",
+  "workers/job-middleware",
+].map((name) => `test/integration/${name}.test.ts`);
 
 export default defineConfig({
   test: {
@@ -53,6 +68,17 @@ export default defineConfig({
           testTimeout: 120_000,
           hookTimeout: 60_000,
           ...withProcesses,
+        },
+      },
+      {
+        ...source,
+        test: {
+          name: "memory",
+          include: alsoInMemory,
+          testTimeout: 120_000,
+          hookTimeout: 60_000,
+          ...withProcesses,
+          globalSetup: ["test/support/setup/global-memory-redis.ts", globalBuild],
         },
       },
       {

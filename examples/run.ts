@@ -26,7 +26,7 @@ process.exit(process.exitCode ?? code);
 
 async function run(pair: Pair, stop: AbortSignal): Promise<number> {
   await using cleanup = createCleanup();
-  const redis = await startRedis();
+  const redis = await startRedis({ orInMemory: true });
   cleanup.add(() => redis.stop());
   const prefix = `sluice-example-${randomUUID().slice(0, 8)}`;
   cleanup.add(() => removeKeys(redis.url, prefix));

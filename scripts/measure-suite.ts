@@ -6,7 +6,7 @@ import { join, relative } from "node:path";
 import process from "node:process";
 
 /** Runs one project of the suite after the other, and prints how long each took, and its slowest files. */
-const PROJECTS = ["unit", "types", "conformance", "integration", "faults"];
+const PROJECTS = ["unit", "types", "conformance", "integration", "memory", "faults"];
 const SLOWEST = 10;
 
 interface Report {

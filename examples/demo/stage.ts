@@ -39,7 +39,7 @@ export async function openStage(
     const rate = `${given.rate}/s`;
     const most = mostPerSecond(given.rate);
 
-    const redis = await startRedis();
+    const redis = await startRedis({ orInMemory: true });
     cleanup.add(() => redis.stop());
     cleanup.add(() => removeKeys(redis.url, prefix));
     print(`Redis       ${redis.origin}${redis.pid === undefined ? "" : `, pid ${redis.pid}`}`);

@@ -18,6 +18,7 @@ import { addEnqueue } from "./commands/enqueue.ts";
 import { addSchedule } from "./commands/schedule.ts";
 import { addTop } from "./commands/top.ts";
 import { addOperations } from "./operations.ts";
+import { addDev } from "./commands/dev.ts";
 import { addMcp } from "./commands/mcp.ts";
 import { addServe } from "./commands/serve.ts";
 import { addRules } from "./commands/rules.ts";
@@ -117,6 +118,7 @@ export function createProgram(io: Io): Command {
   addDoctor(program, io);
   addRules(program, io);
   addServe(program, io);
+  addDev(program, io);
   addMcp(program, io);
   addDemo(program, io);
   addCompletion(program, io);

@@ -69,6 +69,11 @@ export interface ServerOptions {
    */
   readonly insecureLocal?: boolean | undefined;
   /**
+   * What AI agents may do over `/mcp`, within the role of their token: `"view"` only lets them read.
+   * Defaults to `"act"`.
+   */
+  readonly mcpAllow?: "view" | "act" | undefined;
+  /**
    * A pino logger, or a compatible one; `false` disables logging. Defaults to JSON lines on stdout.
    */
   readonly logger?: ServerLogger | false | undefined;
@@ -154,6 +159,7 @@ const SERVER_OPTIONS = z.strictObject({
   tls: z.strictObject({ key: PEM_TEXT, cert: PEM_TEXT }).optional(),
   tokens: z.array(TOKEN, A_TOKEN_LIST).optional(),
   insecureLocal: z.boolean(A_BOOLEAN).optional(),
+  mcpAllow: z.enum(["view", "act"], { error: 'give "view" or "act"' }).optional(),
   logger: z.union([z.literal(false), z.custom(isLogger, A_LOGGER)], A_LOGGER).optional(),
   bodyLimit: wholeNumber(1_024, 1_073_741_824, "bytes").optional(),
   forward: z

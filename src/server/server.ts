@@ -98,7 +98,7 @@ export async function createServer(
   );
   sessionRoutes(app, gate);
   const door = { sluice, facts: createFacts(sluice) };
-  operationRoutes(app, door);
+  operationRoutes(app, door, read.mcpAllow);
   dashboardRoutes(app, { "parts/forms.js": formsModule() });
   await jobsRoutes(app, { door, insight });
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });

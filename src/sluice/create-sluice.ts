@@ -11,6 +11,7 @@ import {
 import type { RateInput } from "../core/limits/rate.ts";
 import { guarded } from "../core/logger.ts";
 import type { BucketChange, LoggedChange, QueueChange } from "../core/stores/insight/changes.ts";
+import type { Store } from "../core/store.ts";
 import { createChangeLog } from "../core/stores/insight/change-log.ts";
 import { createObserving, whenObserved, type Observing } from "../core/events/observer.ts";
 import { readName } from "../core/input/options.ts";
@@ -23,7 +24,7 @@ import {
 import { createReporter } from "../insight/reporter.ts";
 import type { Metrics, MetricsOptions } from "../insight/metrics/process-metrics.ts";
 import { createMemoryInsight } from "../stores/memory/memory-insight.ts";
-import { createMemoryStore } from "../stores/memory/memory-store.ts";
+import { createMemoryStore, monotonicUs } from "../stores/memory/memory-store.ts";
 import type { ConnectQueue, QueueConnection } from "../queue/bullmq/connection.ts";
 import { createFlows } from "../queue/manage/flows.ts";
 import { type BatchWorkerOptions, type WorkerOptions } from "../queue/worker/worker-options.ts";
@@ -36,9 +37,11 @@ import {
   type Worker,
   type WorkerSettings,
 } from "../queue/worker/worker.ts";
-import { createBackend } from "../stores/redis/backend.ts";
+import { createLocalRedis } from "../stores/memory/redis/connector.ts";
+import { connectQueues, createBackend } from "../stores/redis/backend.ts";
 import type { FlowStore } from "../stores/redis/queue/store.ts";
 import {
+  isMemory,
   locateRedis,
   consoleLogger,
   readSluiceOptions,
@@ -247,9 +250,15 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const breaker = read.breaker ?? {};
   const common = { prefix, timeoutMs, breaker, logger, onChange: onStoreChange };
   const backend = redis === undefined ? undefined : createBackend({ redis, ...common });
+  // Only a sluice that names memory has queues there, because their jobs end with the process.
+  const localRedis = isMemory(read) ? createLocalRedis() : undefined;
+  const skippedMs = localRedis?.skippedMs ?? (() => 0);
+  const wallMs = (): number => Date.now() + skippedMs();
+  const connectLocal = localRedis && connectQueues(prefix, localRedis.options, { wallMs });
   const observing = createObserving();
-  const store = observed(backend?.store ?? createMemoryStore(), observing);
-  const insight = observed(backend?.insight ?? createMemoryInsight(), observing);
+  const localStore = (): Store => createMemoryStore(() => monotonicUs() + skippedMs() * 1_000);
+  const store = observed(backend?.store ?? localStore(), observing);
+  const insight = observed(backend?.insight ?? createMemoryInsight(wallMs), observing);
   if (redis === undefined && read.redis === undefined) {
     logger.warn({}, "No Redis was named; this sluice paces the calls of this process only.");
   }
@@ -318,8 +327,29 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   }
 
   function connectQueueFor(where: string, queue: string, own?: boolean): ConnectQueue {
-    if (backend === undefined) throw new RedisRequiredError(where);
-    return (use) => backend.connectQueue(queue, use, own);
+    if (connectLocal !== undefined) return (use) => connectLocal(use, own);
+    if (backend !== undefined) return (use) => backend.connectQueue(queue, use, own);
+    const otherwise = ' For tests and development, { redis: "memory" } keeps jobs in this process.';
+    throw new RedisRequiredError(where, otherwise);
+  }
+
+  /** Moves the clock of the queues and buckets in memory, and makes all that waits look at it. */
+  async function advance(ms: number): Promise<void> {
+    // The workers of this process have not slept, so they still hold the locks of their jobs.
+    await localRedis?.advance(ms, (key) => key.endsWith(":lock"));
+    buckets.redraw();
+    const names = queues.facts().map(({ name }) => name);
+    await Promise.all(
+      names.map(async (queue) => {
+        const connection = connectQueueFor("advanceTime()", queue)("producer");
+        try {
+          await connection.untilReady(timeoutMs);
+          await connection.wakeIdle({ queue });
+        } finally {
+          connection.close();
+        }
+      }),
+    );
   }
 
   /** Flows connect queues, which may be on different servers. So each queue has one more connection for them. */
@@ -369,6 +399,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     await buckets.close();
     await reporter.close();
     await store.close();
+    await localRedis?.close();
     for (const end of observing.whenClosed) end();
   }
 
@@ -456,9 +487,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     rules,
     connect(where, queue) {
       assertOpen();
-      if (backend === undefined) throw new RedisRequiredError(where);
-      return backend.connectQueue(queue, "producer");
+      return connectQueueFor(where, queue)("producer");
     },
+    advance: localRedis && advance,
+    running: () => workers.reports().flatMap(({ queue, running }) => (running > 0 ? [queue] : [])),
     membersOf: (bucket) => buckets.membersOf(bucket),
     noteSender: (queue) => queues.noteSender(queue),
     onClose: (closeFirst) => void closers.push(closeFirst),

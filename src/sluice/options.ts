@@ -14,8 +14,9 @@ import type { Bucket } from "../throttle/bucket.ts";
 export interface SluiceOptions {
   /**
    * The Redis server: a URL, ioredis options, or an ioredis client, of which the sluice makes a
-   * copy. With `"memory"`, buckets are stored in this process's memory and pace only its own calls.
-   * Defaults to `$REDIS_URL`. If that is not set, defaults to memory and logs a warning.
+   * copy. With `"memory"`, buckets and queues are stored in this process's memory: the buckets pace
+   * only its own calls, and the jobs are lost when it exits. Defaults to `$REDIS_URL`. If that is
+   * not set, buckets are stored in memory, queues are refused, and the sluice logs a warning.
    */
   readonly redis?: RedisInput | undefined;
   /**
@@ -178,9 +179,14 @@ export function locateRedis(read: SluiceOptions): RedisInput | readonly string[]
 }
 
 /**
- * The value of `redis` that selects buckets in memory, which pace only the calls of one process.
+ * The value of `redis` that selects buckets and queues in memory. Its buckets pace only the calls
+ * of one process, and its jobs are lost when the process exits.
  */
 const MEMORY = "memory";
+
+export function isMemory({ redis }: SluiceOptions): boolean {
+  return redis === MEMORY;
+}
 
 /** @throws {@link InvalidOptionError} when no address can be read from `$REDIS_URL`. */
 function readRedisUrl(): string | undefined {

@@ -25,6 +25,13 @@ export interface SluiceParts {
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connect: (where: string, queue: string) => ReturnType<Backend["connectQueue"]>;
   /**
+   * Moves the clock of the sluice forward. Undefined unless the sluice was created with `redis:
+   * "memory"`.
+   */
+  readonly advance: ((ms: number) => Promise<void>) | undefined;
+  /** Returns the queues whose jobs run in this process, once for each of their workers. */
+  readonly running: () => string[];
+  /**
    * Returns the names of the members that this process has declared for a bucket. Empty if the bucket is no pool.
    * Undefined if this process does not declare the bucket.
    */

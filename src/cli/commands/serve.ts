@@ -84,36 +84,58 @@ export function addServe(program: Command, io: Io): void {
     .addHelpText("after", EXAMPLES)
     .action(async (options: ServeOptions, command: Command) => {
       const read = await readOptions(options, io);
-      await withSluice(
-        command,
-        io,
-        async (sluice) => {
-          // Hold the rules back until the server listens. A server that cannot listen must not
-          // change anything.
-          const { rules } = partsOf("sluice serve", sluice);
-          rules?.hold();
-          const declareBuckets = await readLlmBuckets(options.llm ?? [], read.forward ?? {});
-          // Import the server only here, because it loads fastify, which no other command needs.
-          const { createServer } = await import("../../server/server.ts");
-          const server = await createServer(sluice, read);
-          const interrupted = untilInterrupted();
-          let isEnding = false;
-          try {
-            serveUnread();
-            const { url, grpc } = await server.listen().catch(rethrowInUse);
-            declareBuckets(sluice);
-            rules?.release();
-            io.out(grpc === undefined ? `${url}\n` : `${url}\ngrpc ${grpc}\n`);
-            void warnIfUnreachable(sluice, io, () => isEnding);
-            await interrupted;
-          } finally {
-            isEnding = true;
-            await server.close();
-          }
-        },
-        options.rules === undefined ? {} : { rules: options.rules },
-      );
+      await serve(command, io, {
+        server: read,
+        llm: options.llm ?? [],
+        rules: options.rules,
+        ready: ({ url, grpc }) =>
+          io.out(grpc === undefined ? `${url}\n` : `${url}\ngrpc ${grpc}\n`),
+      });
     });
+}
+
+/** Serves the board and the HTTP API until interrupted. */
+export async function serve(
+  command: Command,
+  io: Io,
+  given: {
+    readonly server: ServerOptions;
+    readonly llm: readonly string[];
+    readonly rules: string | undefined;
+    /** Called once the server listens. */
+    readonly ready: (at: { readonly url: string; readonly grpc?: string | undefined }) => void;
+  },
+): Promise<void> {
+  const { server: options, llm, rules: file, ready } = given;
+  await withSluice(
+    command,
+    io,
+    async (sluice) => {
+      // Hold the rules back until the server listens. A server that cannot listen must not
+      // change anything.
+      const { rules } = partsOf("sluice serve", sluice);
+      rules?.hold();
+      const declareBuckets = await readLlmBuckets(llm, options.forward ?? {});
+      // Import the server only here, because it loads fastify, which no other command needs.
+      const { createServer } = await import("../../server/server.ts");
+      const server = await createServer(sluice, options);
+      const interrupted = untilInterrupted();
+      let isEnding = false;
+      try {
+        serveUnread();
+        const at = await server.listen().catch(rethrowInUse);
+        declareBuckets(sluice);
+        rules?.release();
+        ready(at);
+        void warnIfUnreachable(sluice, io, () => isEnding);
+        await interrupted;
+      } finally {
+        isEnding = true;
+        await server.close();
+      }
+    },
+    file === undefined ? {} : { rules: file },
+  );
 }
 
 /** Warns the operator if Redis is unreachable. The server listens anyway. */
@@ -125,9 +147,10 @@ async function warnIfUnreachable(sluice: Sluice, io: Io, isEnding: () => boolean
   }
 }
 
-function rethrowInUse(error: unknown): never {
+export function rethrowInUse(error: unknown): never {
   if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
-  const remedy = "End what listens there, or give another --port, --socket or --grpc.";
+  const remedy =
+    "End what listens there, or give another --port, --redis-port, --socket or --grpc.";
   throw new Error(`${(error as Error).message}. ${remedy}`, { cause: error });
 }
 
@@ -171,9 +194,10 @@ function timeOf(option: string, text: string | undefined): number | undefined {
   return text === undefined ? undefined : parseDuration(option, text);
 }
 
-function portOf(option: string, text: string): number {
+/** @throws {@link InvalidOptionError} when the text is no port. */
+export function portOf(option: string, text: string, where?: string): number {
   if (/^\d{1,5}$/.test(text) && Number(text) < 65_536) return Number(text);
-  throw wrong(option, text, "give a whole number from 0 to 65535");
+  throw wrong(option, text, "give a whole number from 0 to 65535", where);
 }
 
 async function tokensOf(options: ServeOptions, io: Io): Promise<readonly TokenOptions[]> {
@@ -206,6 +230,11 @@ async function textOf(option: string, path: string): Promise<string> {
   }
 }
 
-function wrong(option: string, value: unknown, remedy: string): InvalidOptionError {
-  return new InvalidOptionError({ where: "sluice serve", option, value, remedy });
+function wrong(
+  option: string,
+  value: unknown,
+  remedy: string,
+  where = "sluice serve",
+): InvalidOptionError {
+  return new InvalidOptionError({ where, option, value, remedy });
 }

@@ -15,7 +15,11 @@ import { replyTo } from "./mcp.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-export function operationRoutes(app: FastifyInstance, door: Omit<Door, "caller">): void {
+export function operationRoutes(
+  app: FastifyInstance,
+  door: Omit<Door, "caller">,
+  mcpAllow: "view" | "act" = "act",
+): void {
   for (const each of OPERATIONS) {
     const { path, also = [] } = each.http;
     for (const at of [{ path }, ...also] as OtherPath<unknown>[]) addRoute(app, door, each, at);
@@ -29,7 +33,11 @@ export function operationRoutes(app: FastifyInstance, door: Omit<Door, "caller">
     async (request, reply) => {
       const fail = (error: unknown): void =>
         request.log.error({ err: error }, "An MCP tool failed.");
-      const answer = await replyTo(request.body, { ...doorOf(door, request), fail });
+      const own = doorOf(door, request);
+      const { caller } = own;
+      const mayUse: typeof caller.mayUse = (needs) =>
+        caller.mayUse(needs) && (needs === "view" || mcpAllow === "act");
+      const answer = await replyTo(request.body, { ...own, caller: { ...caller, mayUse }, fail });
       if (answer === undefined) return reply.code(202).send();
       return answer;
     },

@@ -9,3 +9,11 @@ export {
 } from "./fake-downstream.ts";
 
 export { worstWindow } from "./worst-window.ts";
+
+export {
+  advanceTime,
+  drainQueue,
+  failNext,
+  type DrainedQueue,
+  type DrainQueueOptions,
+} from "./queues.ts";

@@ -36,7 +36,7 @@ export function createMemoryStore(
     return Math.floor(nowUs());
   }
 
-  function publish(channel: string, message: string): void {
+  function publish(channel: string, message: string): number {
     const [bucket, key] = textOf(message).split("\n") as [string, string?];
     const [, what, replica] = /^memory:(changes|wake):?(.*)$/s.exec(textOf(channel))!;
     // Delivers after the script, as Redis does, because a listener may run the same script again.
@@ -44,6 +44,7 @@ export function createMemoryStore(
       if (what === "wake") wakes.get(replica!)?.(bucket, "lease", key);
       else for (const wake of wakes.values()) wake(bucket, "change", key);
     });
+    return wakes.size;
   }
 
   function send<Input, Output>(script: Script<Input, Output>, input: Input): Output {
@@ -134,6 +135,6 @@ export function createMemoryStore(
   };
 }
 
-function monotonicUs(): number {
+export function monotonicUs(): number {
   return Math.floor((performance.timeOrigin + performance.now()) * 1_000);
 }

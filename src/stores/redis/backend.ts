@@ -67,16 +67,10 @@ export function createBackend(options: BackendOptions): Backend {
       redis: open(server, "store"),
       connectSubscriber: () => connect(server, "subscriber"),
     });
-  const queuesAt = (server: RedisInput): ((use: QueueUse, own?: boolean) => QueueConnection) => {
-    const openReader = (): StreamReader => createStreamReader(() => connect(server, "events"));
-    const sharedReader = openReader();
-    // A cluster's streams are stored on several nodes, so each stream needs its own reader.
-    const readerOf = isCluster(server) ? openReader : (): StreamReader => sharedReader;
-    const share = (use: QueueUse, reader = readerOf): SharedClient =>
-      createSharedClient(prefix, reader, () => open(server, use));
-    const shared = { producer: share("producer"), worker: share("worker") };
-    return (use, own = false) => (own ? share(use, openReader) : shared[use]).connect();
-  };
+  const queuesAt = (server: RedisInput): ConnectQueueAt =>
+    connectQueues(prefix, server, {
+      open: (use) => (use === "events" ? connect(server, use) : open(server, use)),
+    });
   if (!isList(redis)) {
     const connectAt = queuesAt(redis);
     const store = storeAt(redis);
@@ -99,6 +93,37 @@ export function createBackend(options: BackendOptions): Backend {
     isCluster: false,
     connectQueue: (queue, ...how) => connectors.get(urlOf(queue))!(...how),
   };
+}
+
+type ConnectQueueAt = (use: QueueUse, own?: boolean) => QueueConnection;
+
+/**
+ * Returns the function that connects to the queues on one server. `open` opens a client for one
+ * use. `wallMs` is the wall clock of this process.
+ */
+export function connectQueues(
+  prefix: string,
+  server: RedisInput,
+  {
+    open = (use) => connect(server, use),
+    wallMs,
+  }: {
+    readonly open?: (use: ConnectionUse) => Redis | Cluster;
+    readonly wallMs?: () => number;
+  } = {},
+): ConnectQueueAt {
+  const openReader = (): StreamReader => createStreamReader(() => open("events"));
+  const sharedReader = openReader();
+  // A cluster's streams are stored on several nodes, so each stream needs its own reader.
+  const readerOf = isCluster(server) ? openReader : (): StreamReader => sharedReader;
+  const share = (use: QueueUse, reader = readerOf): SharedClient =>
+    createSharedClient(
+      (client) => forQueue(client, prefix, wallMs),
+      reader,
+      () => open(use),
+    );
+  const shared = { producer: share("producer"), worker: share("worker") };
+  return (use, own = false) => (own ? share(use, openReader) : shared[use]).connect();
 }
 
 function isList(redis: BackendOptions["redis"]): redis is readonly string[] {
@@ -131,7 +156,7 @@ interface SharedClient {
 }
 
 function createSharedClient(
-  prefix: string,
+  membersFor: (client: Redis | Cluster) => ReturnType<typeof forQueue>,
   readerOf: () => StreamReader,
   open: () => Redis | Cluster,
 ): SharedClient {
@@ -153,7 +178,7 @@ function createSharedClient(
       const listeners: (() => void)[] = [];
       const closeCopies: (() => void)[] = [];
       const connection: QueueConnection = {
-        ...forQueue(used, prefix),
+        ...membersFor(used),
         adoptCopies(make) {
           const { made, close } = withCopies(used, make);
           closeCopies.push(close);
@@ -193,8 +218,8 @@ const PING_AT_REST_MS = 6_000;
 const SILENT_SHARE = 1.5;
 
 /** Creates the members that all connections of one client have in common. */
-function forQueue(client: Redis | Cluster, prefix: string) {
-  const clockOf = clocksAt(client, prefix);
+function forQueue(client: Redis | Cluster, prefix: string, wallMs?: () => number) {
+  const clockOf = clocksAt(client, prefix, wallMs);
   return {
     /** The client for BullMQ. Several queues or workers may share it. */
     client,
@@ -222,10 +247,14 @@ function forQueue(client: Redis | Cluster, prefix: string) {
 const clocksOf = new WeakMap<Redis | Cluster, ReturnType<typeof createClocks>>();
 
 /** Returns the clocks of a client. All connections of the client share them. */
-function clocksAt(client: Redis | Cluster, prefix: string): ReturnType<typeof createClocks> {
+function clocksAt(
+  client: Redis | Cluster,
+  prefix: string,
+  wallMs?: () => number,
+): ReturnType<typeof createClocks> {
   const known = clocksOf.get(client);
   if (known !== undefined) return known;
-  const clocks = createClocks(client, prefix);
+  const clocks = createClocks(client, prefix, wallMs);
   clocksOf.set(client, clocks);
   return clocks;
 }
@@ -234,7 +263,11 @@ function clocksAt(client: Redis | Cluster, prefix: string): ReturnType<typeof cr
  * Creates one clock for all queues. In a cluster, each queue gets its own clock, because queues are
  * stored on different nodes.
  */
-function createClocks(client: Redis | Cluster, prefix: string): (queue: string) => SampledClock {
+function createClocks(
+  client: Redis | Cluster,
+  prefix: string,
+  wallMs?: () => number,
+): (queue: string) => SampledClock {
   const isSpread = isCluster(client);
   const clocks = new Map<string, SampledClock>();
   const distrust = (): void => {
@@ -246,7 +279,8 @@ function createClocks(client: Redis | Cluster, prefix: string): (queue: string) 
     const name = isSpread ? queue : "";
     const known = clocks.get(name);
     if (known !== undefined) return known;
-    const clock = createClock(() => runScript(client, jobScripts.clock, { prefix, queue }));
+    const ask = (): Promise<number> => runScript(client, jobScripts.clock, { prefix, queue });
+    const clock = createClock(ask, wallMs);
     clocks.set(name, clock);
     return clock;
   };

@@ -1,6 +1,7 @@
 import { readFile, readdir } from "node:fs/promises";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { listenInMemory } from "../../../src/stores/memory/redis/server/listener.ts";
 import { STATUS_OF_CODE } from "../../../src/server/problem.ts";
 import { startOwnRedis } from "../../support/redis/for-one-test.ts";
 import { postgresForFile } from "../../support/postgres/local-postgres.ts";
@@ -48,6 +49,17 @@ describe("the documentation", () => {
     const names = ofQueue.map((name) => `sluice:{charges}:${name}`);
     expect(lasting.flat().filter((key) => !names.includes(key))).toEqual([]);
     expect(keys.filter((key) => /\}:\d+$/.test(key))).toEqual([]);
+  });
+
+  it("has a first example that also runs on the server in memory", async () => {
+    const { url, close } = await listenInMemory();
+    onTestFinished(close);
+    const block = blocks.find(({ name }) => name === "README.md, block 1")!;
+
+    const run = await runDocBlock(block, { redisUrl: url, builtRoot: inject("builtRoot") });
+
+    expect(run).toMatchObject({ code: 0, errors: "" });
+    expect(run.output).toContain("charged 1200");
   });
 
   it("has a code block on each page that explains a task", () => {

@@ -124,6 +124,16 @@ describe("the example of two tenants", () => {
   });
 });
 
+describe("the example of a test without Redis", () => {
+  it("ends by itself, once the retry has run", async () => {
+    const env = { REDIS_URL: "redis://127.0.0.1:1" };
+    const example = scripts.start("examples/jobs/test-without-redis.ts", { env });
+
+    expect(await example.ended).toBe(0);
+    expect(example.stdout).toContain("The retry has sent the reminder.");
+  });
+});
+
 describe("the example of a worker that ends", () => {
   it("runs the due jobs, and says what happened", async () => {
     const example = scripts.start("examples/jobs/run-until-empty.ts", {

@@ -171,7 +171,7 @@ describe("the keys of secrets", () => {
   });
 
   it("need Redis, and a sluice", () => {
-    const sluice = createSluice({ redis: "memory" });
+    const sluice = createSluice({ logger: { warn() {}, error() {} } });
 
     expect(() => createWebhooks(sluice, LOCAL)).toThrow(
       expect.objectContaining({ code: "ERR_REDIS_REQUIRED" }),

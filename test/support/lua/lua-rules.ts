@@ -38,7 +38,7 @@ export function luaRule(kind: string): LuaRule {
   const { commands } = createMemoryRedis({
     nowUs: () => 0,
     expiryUs: () => 0,
-    publish: () => undefined,
+    publish: () => 0,
   });
   const script = makeCall(runtime);
   let states = 0;

@@ -5,6 +5,8 @@ import { startPrivateRedis, type LocalRedis, type PrivateRedisOptions } from "./
 export interface LocalRedisOptions extends PrivateRedisOptions {
   /** Start a server of one's own although $REDIS_URL is set; for tests that break it. Defaults to false. */
   readonly fresh?: boolean;
+  /** Serve a Redis in memory rather than install one; for examples, not for tests. Defaults to false. */
+  readonly orInMemory?: boolean;
 }
 
 const HOW_TO_GET_REDIS =
@@ -15,7 +17,7 @@ const HOW_TO_GET_REDIS =
  * the PATH, a container, and as root on Debian the distribution's package.
  */
 export async function startRedis(options: LocalRedisOptions = {}): Promise<LocalRedis> {
-  const { fresh = false, ...serverOptions } = options;
+  const { fresh = false, orInMemory = false, ...serverOptions } = options;
   const existingUrl = process.env["REDIS_URL"];
   if (existingUrl && !fresh) {
     return { url: existingUrl, origin: "$REDIS_URL", stop: async () => {} };
@@ -24,6 +26,11 @@ export async function startRedis(options: LocalRedisOptions = {}): Promise<Local
   const binary = await findRedisServer();
   if (binary) return startPrivateRedis(binary, serverOptions);
   if (await hasContainerEngine()) return startContainerRedis(serverOptions);
+  if (orInMemory) {
+    const { listenInMemory } = await import("../../../src/stores/memory/redis/server/listener.ts");
+    const { url, close } = await listenInMemory();
+    return { url, origin: "in memory", stop: close };
+  }
   if (!(await canInstallRedis())) throw new Error(HOW_TO_GET_REDIS);
   return startPrivateRedis(await installRedis(), serverOptions);
 }

@@ -6,7 +6,7 @@ function open() {
   const { commands, sweep } = createMemoryRedis({
     nowUs: () => us,
     expiryUs: () => us,
-    publish: () => undefined,
+    publish: () => 0,
   });
   return {
     commands,

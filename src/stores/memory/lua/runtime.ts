@@ -174,8 +174,12 @@ export function toText(value: Value): string {
   return typeof value === "boolean" ? String(value) : text(value);
 }
 
+/** The value of `null` in JSON: not nil, so that a table can contain it. */
+export const jsonNull: Table = tableOf([]);
+
 export function typeOf(value: Value): string {
   if (value === undefined) return "nil";
+  if (value === jsonNull) return "userdata";
   return typeof value === "object" ? "table" : typeof value;
 }
 
@@ -287,6 +291,9 @@ function regularOf(pattern: string): RegExp {
           : whole_ === "-"
             ? "-"
             : `\\${whole_}`;
+      // A repetition follows one character or class. After a group or at the start, it is itself.
+      if (/[-*+?]/.test(whole_) && /^\^?$|[()]$/.test(pattern.slice(0, at).replaceAll(/%./gs, "x")))
+        return `\\${whole_}`;
       if (whole_ === "-") return "*?";
       if (whole_ === "^") return at === 0 ? "^" : "\\^";
       if (whole_ === "$") return at === pattern.length - 1 ? "$" : "\\$";

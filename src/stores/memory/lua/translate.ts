@@ -6,6 +6,7 @@ import luaparse, {
   type Statement,
   type TableConstructorExpression,
 } from "luaparse";
+import * as libraries from "./libraries.ts";
 import * as runtime from "./runtime.ts";
 
 import {
@@ -434,12 +435,14 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
         const end = `$${(unique += 1)}`;
         const step = node.step === null ? "1" : one(node.step);
         const isUp = node.step === null || /^\d/.test(step);
-        if (!isUp && !/^\(-\d/.test(step))
-          throw new Error("the step of a loop must be a number literal");
+        const isDown = /^\(-\d/.test(step);
         const counter = local.isChanged ? `$${(unique += 1)}` : local.js;
         const own = local.isChanged ? `let ${local.js} = ${counter};\n` : "";
         const head = `let ${counter} = ${number(node.start)}, ${end} = ${number(node.end)}`;
-        const test = `${counter} ${isUp ? "<=" : ">="} ${end}`;
+        const isInside = `${counter} ${isUp ? "<=" : ">="} ${end}`;
+        // Only the value of a computed step shows in which direction the loop runs.
+        const test =
+          isUp || isDown ? isInside : `(${step} > 0 ? ${counter} <= ${end} : ${isInside})`;
         return `for (${head}; ${test}; ${counter} += ${step}) {\n${own}${block(node.body)}\n}`;
       }
       case "ForGenericStatement":
@@ -551,7 +554,8 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
     main,
     "\n} finally {\nKEYS = ARGV = $c = undefined;\n}",
   ].join("")}\n};`;
-  const used = Object.keys(runtime).filter((name) => body.includes(`$${name}`));
+  const known = [...Object.keys(runtime), ...Object.keys(libraries)];
+  const used = known.filter((name) => body.includes(`$${name}`));
   return (
     `function ($) {\nconst { ${used.map((name) => `${name}: $${name}`).join(", ")} } = $;\n` +
     `$.knowFields(${JSON.stringify(fields)});\nlet ${outside.join(", ")};\n${body}\n}`

@@ -43,6 +43,12 @@ export function removeEntry({ scores, entries }: SortedSet, member: string): boo
   return true;
 }
 
+/** Returns the rank of a member. Undefined if the set does not contain the member. */
+export function rankOfMember({ scores, entries }: SortedSet, member: string): number | undefined {
+  const score = scores.get(member);
+  return score === undefined ? undefined : rankOf(entries, member, score);
+}
+
 /** Removes the entries from rank `from` up to rank `to`, which is not removed. */
 export function removeRanks({ scores, entries }: SortedSet, from: number, to: number): number {
   if (to <= from) return 0;

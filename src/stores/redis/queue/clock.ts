@@ -67,7 +67,11 @@ interface Known {
   readonly wallAheadMs: number;
 }
 
-export function createClock(askUs: () => Promise<number>): SampledClock {
+/** `wallMs` is the wall clock of this process. A jump of it makes the clock ask again. */
+export function createClock(
+  askUs: () => Promise<number>,
+  wallMs: () => number = Date.now,
+): SampledClock {
   let known: Known | undefined;
   /**
    * `isDoubted` is true if the connection may now reach another server. `doubtedAtMs` is the time
@@ -83,7 +87,7 @@ export function createClock(askUs: () => Promise<number>): SampledClock {
     const isOld = sentMs < doubtedAtMs;
     if (isOld && known !== undefined) return;
     const seen = { leastMs: fromMs - arrivedMs, mostMs: toMs - sentMs };
-    const wallAheadMs = Date.now() - performance.now();
+    const wallAheadMs = wallMs() - performance.now();
     const both = known === undefined || isDoubted ? seen : narrowed(known, seen, arrivedMs);
     known = { ...both, atMs: arrivedMs, wallAheadMs };
     isDoubted &&= isOld;
@@ -104,7 +108,7 @@ export function createClock(askUs: () => Promise<number>): SampledClock {
     if (known === undefined || isDoubted) return Infinity;
     const { atMs, wallAheadMs } = known;
     const nowMs = performance.now();
-    const isApart = Math.abs(Date.now() - nowMs - wallAheadMs) > MOST_APART_MS;
+    const isApart = Math.abs(wallMs() - nowMs - wallAheadMs) > MOST_APART_MS;
     return isApart ? Infinity : nowMs - atMs;
   }
 

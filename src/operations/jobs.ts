@@ -3,7 +3,13 @@ import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
 import type { JobState } from "../queue/job.ts";
-import type { FailedFilter, FailedJob } from "../queue/manage/dead-letters.ts";
+import type {
+  FailedFilter,
+  FailedGroup,
+  FailedGroups,
+  FailedGroupsFilter,
+  FailedJob,
+} from "../queue/manage/dead-letters.ts";
 import { BY_WHOM, CURSOR, DATA, FAILED_FILTER, KEY, limitField, NAME, STATE } from "./fields.ts";
 import {
   jobMissing,
@@ -16,6 +22,7 @@ import { QUEUE, steered } from "./queues.ts";
 import {
   COUNT,
   DEAD_LETTER,
+  FAILED_GROUP,
   JOB,
   JOB_STATUS,
   list,
@@ -39,7 +46,14 @@ function factsOf(job: QueuedJob<unknown>, withData: boolean) {
   const { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs } = job;
   const facts = { id, name, key, priority, attempts, attemptsMade, dedupeId };
   const times = { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs };
-  return { ...facts, ...times, ...(withData ? { data: job.data, result: job.result } : {}) };
+  const { data, result, unreadable } = job;
+  const shown = { data, result, ...(unreadable && { unreadable: unreadable.message }) };
+  return { ...facts, ...times, ...(withData ? shown : {}) };
+}
+
+/** Returns a job's data as JSON, or why it cannot be decoded. */
+function dataText(facts: { readonly data?: unknown; readonly unreadable?: string }): string {
+  return facts.unreadable ?? JSON.stringify(facts.data);
 }
 
 async function lookAt(job: QueuedJob<unknown>, withData: boolean) {
@@ -131,7 +145,7 @@ function showJobs({
     job.priority,
     `${job.attemptsMade} of ${job.attempts}`,
     timeText(job.dueAtMs),
-    ...(hasData ? [JSON.stringify(job.data)] : []),
+    ...(hasData ? [dataText(job)] : []),
   ]);
   const heads = ["id", "state", "key", "priority", "attempts", "due", ...(hasData ? ["data"] : [])];
   const more = cursor === undefined ? [] : [`More: --cursor '${cursor}'`];
@@ -185,7 +199,7 @@ const job = operation({
           ["ended", timeText(facts.endedAtMs)],
           ["waits for", whyText(facts.why, facts.eta)],
           ["starts in", startText(facts.eta)],
-          ...("data" in facts ? [["data", JSON.stringify(facts.data)] as const] : []),
+          ...("data" in facts ? [["data", dataText(facts)] as const] : []),
         ],
         12,
       ),
@@ -275,7 +289,13 @@ const failed = operation({
   privacy: SHOWS_DATA,
   async run(context, { queue, data, ...filter }) {
     const found = await (await context.queue(queue)).failed(filter as FailedFilter);
-    return { failed: data ? found : found.map(({ data: _hidden, ...facts }) => facts) };
+    return {
+      failed: found.map(({ data: content, unreadable, ...facts }) => ({
+        ...facts,
+        ...(data && { data: content }),
+        ...(data && unreadable && { unreadable: unreadable.message }),
+      })),
+    };
   },
   http: {
     path: "GET /api/v1/queues/:queue/failed",
@@ -301,7 +321,10 @@ const failed = operation({
 });
 
 function showFailed(
-  found: readonly (Omit<FailedJob<unknown>, "data"> & { readonly data?: unknown })[],
+  found: readonly (Omit<FailedJob<unknown>, "data" | "unreadable"> & {
+    readonly data?: unknown;
+    readonly unreadable?: string;
+  })[],
 ): Shown {
   if (found.length === 0) return "No dead letter matches.";
   const hasData = found.some((each) => "data" in each);
@@ -311,11 +334,61 @@ function showFailed(
     keyText(each.key),
     String(each.attempts),
     each.reason,
-    ...(hasData ? [JSON.stringify(each.data)] : []),
+    ...(hasData ? [dataText(each)] : []),
   ]);
   return [
     { heads: ["id", "failed", "key", "attempts", "reason", ...(hasData ? ["data"] : [])], rows },
   ];
+}
+
+const failedGroups = operation({
+  ...LOOK,
+  name: "queue.failed-groups",
+  target: "queue",
+  summary: "Dead letters grouped by their error, the largest group first",
+  input: z.strictObject({
+    ...QUEUE,
+    ...FAILED_FILTER,
+    look: z
+      .int()
+      .min(1)
+      .default(10_000)
+      .describe("The most dead letters to read, the newest first.")
+      .meta({ maximum: 100_000 }),
+  }),
+  answers: "The groups.",
+  output: object({ groups: list(FAILED_GROUP), looked: COUNT, hasMore: { type: "boolean" } }),
+  privacy: NO_DATA,
+  run: async (context, { queue, ...filter }) =>
+    (await context.queue(queue)).failedGroups(filter as FailedGroupsFilter),
+  http: { path: "GET /api/v1/queues/:queue/failed-groups", tag: "queues" },
+  cli: {
+    command: "failed-groups <queue>",
+    about: "the dead letters of a queue by their error: count, first, last and tenants",
+    examples: ["sluice failed-groups charges --since 2h"],
+    show: showGroups,
+  },
+});
+
+function showGroups({ groups, looked, hasMore }: FailedGroups): Shown {
+  if (groups.length === 0) return "No dead letter matches.";
+  const rows = groups.map((each) => [
+    each.group,
+    String(each.count),
+    timeText(each.firstAtMs),
+    timeText(each.lastAtMs),
+    tenantsText(each),
+    each.reason,
+  ]);
+  const heads = ["group", "count", "first", "last", "tenants", "reason"];
+  const more = hasMore ? [`Of the newest ${looked} dead letters: --look reads more.`] : [];
+  return [{ heads, rows }, ...more];
+}
+
+function tenantsText({ tenants, topTenants }: FailedGroup): string {
+  if (tenants === 0) return "-";
+  const others = tenants - topTenants.length;
+  return `${topTenants.join(", ")}${others > 0 ? ` and ${others} more` : ""}`;
 }
 
 /** The fields that select dead letters: one by its id, several by their ids, or all that match. */
@@ -383,7 +456,7 @@ const BY_COMMAND = {
   hidden: ["id", "ids"],
   read(options: Readonly<Record<string, unknown>>, args: readonly unknown[]) {
     const ids = args[1] as readonly string[];
-    const isFiltered = ["key", "name", "reason", "code", "since", "limit"].some(
+    const isFiltered = ["key", "name", "reason", "code", "group", "since", "limit"].some(
       (name) => options[name] !== undefined,
     );
     const ways = [ids.length > 0, isFiltered, options["all"] === true].filter(Boolean).length;
@@ -516,6 +589,12 @@ const purge = operation({
     show: ({ purged }: { readonly purged: number }) =>
       `${counted(purged, "job was", "jobs were")} removed for good.`,
   },
+  form: {
+    title: "Purge {what}",
+    fields: [],
+    confirm: "Purge",
+    done: "{purged} removed for good.",
+  },
 });
 
 export const JOB_OPERATIONS: readonly AnyOperation[] = [
@@ -524,6 +603,7 @@ export const JOB_OPERATIONS: readonly AnyOperation[] = [
   why,
   cancel,
   failed,
+  failedGroups,
   replay,
   purge,
 ];

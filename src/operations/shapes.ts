@@ -347,6 +347,7 @@ export const JOB: object = object({
   "endedAtMs?": NUMBER,
   "data?": { description: "Only if requested." },
   "result?": { description: "Only if requested, and the job is done." },
+  "unreadable?": text("Why this process cannot decode the data or result. Only if requested."),
 });
 
 export const DEAD_LETTER: object = object({
@@ -358,6 +359,19 @@ export const DEAD_LETTER: object = object({
   attempts: COUNT,
   "stack?": TEXT,
   "data?": { description: "Only if requested." },
+  "unreadable?": text("Why this process cannot decode the data. Only if requested."),
+});
+
+export const FAILED_GROUP: object = object({
+  group: text("The id of the group, for replay and purge."),
+  reason: text("The reason of the newest dead letter."),
+  "errorName?": TEXT,
+  "code?": TEXT,
+  count: COUNT,
+  firstAtMs: NUMBER,
+  lastAtMs: NUMBER,
+  tenants: COUNT,
+  topTenants: list(TEXT),
 });
 
 export const ATTEMPT: object = object({

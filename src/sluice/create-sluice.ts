@@ -51,7 +51,7 @@ import {
 import { keepParts } from "./parts.ts";
 import { useRules } from "./rules.ts";
 import { createQueues } from "./queues.ts";
-import { readVersion } from "./version.ts";
+import { readVersion } from "../insight/version.ts";
 import { createWorkers, type ClientActivity, type OwnParts } from "./workers.ts";
 import type { FromJson } from "../queue/job.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
@@ -376,12 +376,30 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     queue: OwnedQueue<Data, Result, never>,
     parts: Pick<
       WorkerSettings<Data, Result>,
-      "bucket" | "handler" | "schema" | "middlewares" | "connect" | "options" | "demand"
+      | "bucket"
+      | "handler"
+      | "schema"
+      | "payloads"
+      | "middlewares"
+      | "connect"
+      | "options"
+      | "demand"
     >,
     clients?: () => readonly ClientActivity[],
   ): OwnedWorker<Data, Result> {
     const { weightsOf, settings: kept } = queue;
-    const common = { queue, prefix, timeoutMs, logger, observing, flows, weightsOf, kept };
+    const { payloadsOf } = queues;
+    const common = {
+      queue,
+      prefix,
+      timeoutMs,
+      logger,
+      observing,
+      flows,
+      payloadsOf,
+      weightsOf,
+      kept,
+    };
     const make = (own: OwnParts): OwnedWorker<Data, Result> =>
       createWorker({ ...common, ...parts, ...own });
     const worker = workers.add(queue.name, make, clients);
@@ -443,11 +461,12 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const connect = connectQueueFor("worker()", queue?.name, own);
       const bucket = bucketOf(queue);
       const owned = queue as OwnedQueue<Data, Result, never>;
-      const { schema, middlewares } = owned;
+      const { schema, payloads, middlewares } = owned;
       return startWorker(owned, {
         bucket,
         handler,
         schema,
+        payloads,
         middlewares,
         connect,
         options: workerOptions,
@@ -502,10 +521,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     drainWorkers: (idleMs) => workers.drain(idleMs),
     startHandOver(queue, { handler, options, demand, clients }) {
       assertOpen();
-      const { name, bucket } = queue;
+      const { name, bucket, payloads } = queue as OwnedQueue<unknown>;
       const connect = connectQueueFor("take", name, queues.hasOwnConnections(name));
       // Neither a schema nor middleware runs here: they belong to the code that runs jobs.
-      const parts = { schema: undefined, middlewares: createMiddlewares(), connect };
+      const parts = { schema: undefined, middlewares: createMiddlewares(), connect, payloads };
       const owned = { bucket: bucket as OwnedBucket, handler, options, demand };
       return startWorker(queue as OwnedQueue<unknown>, { ...parts, ...owned }, clients);
     },

@@ -6,6 +6,9 @@ export { throttled } from "./throttled.ts";
 
 export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "../core/events/events.ts";
 
+export { type Codec, type Encoded, type NewPayload, type PayloadInfo } from "../core/codec.ts";
+export { CodecError, type PayloadKind } from "../core/errors.ts";
+
 export {
   BudgetSpentError,
   CannotUndoError,
@@ -111,7 +114,14 @@ export type { Schedule, Schedules } from "../queue/enqueue/schedules.ts";
 
 export type { Schema } from "../queue/enqueue/data.ts";
 
-export type { DeadLetters, FailedJob, FailedFilter } from "../queue/manage/dead-letters.ts";
+export type {
+  DeadLetters,
+  FailedFilter,
+  FailedGroup,
+  FailedGroups,
+  FailedGroupsFilter,
+  FailedJob,
+} from "../queue/manage/dead-letters.ts";
 
 export type {
   QueueEmitter,

@@ -33,6 +33,8 @@ export interface WorkerReport<Data, Result> {
   started(stored: Stored<Data>): void;
   /** Notes when an attempt started that was handed over, on `performance.now()`, before its outcome is stored. */
   resumed(stored: Stored<Data>, startedAtMs: number): void;
+  /** Notes the result of a job whose stored result is encoded, for the event of the job. */
+  noteResult(stored: Stored<Data>, result: Result | undefined): void;
   close(): void;
 }
 
@@ -45,6 +47,7 @@ export function createReport<Data, Result>(
   const log = createFailureLog(queue, logger);
   const tally = createTally();
   const totals: Totals = { done: 0, failed: 0, retried: 0 };
+  const results = new WeakMap<object, Result | undefined>();
 
   function fail(stored: Stored<Data>, error: Error): void {
     const job = readJob(stored);
@@ -99,7 +102,9 @@ export function createReport<Data, Result>(
         if (!emitter.hasListener("done")) return;
         const { attemptsMade: attempt, opts } = job;
         const facts = { attempt, attempts: opts.attempts ?? attempt };
-        emitter.emit("done", { job: readJob(job as Stored<Data>), ...facts, result });
+        const plain = results.has(job) ? results.get(job) : result;
+        const ended = { ...readJob(job as Stored<Data>), result: plain ?? undefined };
+        emitter.emit("done", { job: ended, ...facts, result: plain });
       });
       stored.on("stalled", (jobId) => emitter.emit("stalled", { jobId }));
       stored.on("error", (error) => emitter.emit("error", { error }));
@@ -113,6 +118,7 @@ export function createReport<Data, Result>(
       emitter.emit("active", { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt });
     },
     resumed: (stored, startedAtMs) => tally.started(stored, startedAtMs),
+    noteResult: (stored, result) => void results.set(stored, result),
     close() {
       log.close();
       emitter.emit("closed", {});

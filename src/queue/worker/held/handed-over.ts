@@ -26,7 +26,7 @@ import { storedJobOf, storeOutcome, type AnyWorker } from "../../bullmq/stored-w
 import { JobCancelledError, JobLostError } from "../../errors.ts";
 import type { Fetcher } from "../../lanes/fetcher.ts";
 import { parkFromWorker } from "../../lanes/park.ts";
-import { outcomeOf, UncountedFailure, whyBlocked } from "../attempt.ts";
+import { encodedResult, outcomeOf, UncountedFailure, whyBlocked } from "../attempt.ts";
 import { createJobContext, type OwnedJobContext, type WorkerContext } from "../context.ts";
 import type { WorkerReport } from "../report.ts";
 import type { ScheduledRuns } from "../runs.ts";
@@ -210,7 +210,10 @@ export function createHandedOver(parts: HandedOverParts): HandedOver {
           return ended;
         }
         const attempt = { stored: job, job: readJob(job), context, pass };
-        const result = outcomeOf(worker, attempt, outcome);
+        const given = outcomeOf(worker, attempt, outcome);
+        const result = worker.payloads.mustEncode(given)
+          ? await encodedResult(worker, attempt.job, given)
+          : given;
         await ask(storeOutcome(stored, job, token, { result }));
         return "done";
       } catch (error) {

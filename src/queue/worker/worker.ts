@@ -533,6 +533,7 @@ export function createWorker<Data, Result>(
     worker: worker as WorkerContext,
     stored: stored as unknown as AnyWorker,
     fetcher,
+    onEnded: children.note,
     report: report as unknown as WorkerReport<unknown, unknown>,
     runs,
     back: back as unknown as JobReturns<unknown>,

@@ -304,6 +304,20 @@ describe("a job that a client has taken", () => {
     expect(seen).toEqual([1, 2, 3]);
   });
 
+  it("lets the jobs start that run after it", async () => {
+    const { queue, service } = await open();
+    const parent = await queue.enqueue("parent");
+    await queue.enqueue("child", { after: [parent] });
+
+    const first = await takeOne(service);
+    const beside = await service.post(`${MAIL}/take`, { waitMs: 200 });
+    await complete(service, { receipt: first.receipt });
+    const second = await takeOne(service);
+
+    expect(beside.json.jobs).toEqual([]);
+    expect([first.data, second.data]).toEqual(["parent", "child"]);
+  });
+
   it("is a run of a schedule, whose next run follows", async () => {
     const { queue, service } = await open();
     await queue.enqueue("tick", { every: 100, dedupeId: "ticks" });

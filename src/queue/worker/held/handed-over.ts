@@ -75,6 +75,8 @@ export interface HandedOverParts {
   readonly worker: WorkerContext;
   readonly stored: AnyWorker;
   readonly fetcher: Pick<Fetcher, "endHead" | "look" | "wake">;
+  /** Called with the id of a job once the outcome of an attempt is stored. */
+  readonly onEnded: (id: string) => void;
   readonly report: Pick<WorkerReport<unknown, unknown>, "resumed">;
   readonly runs: Pick<ScheduledRuns, "recover">;
   readonly back: Pick<JobReturns<unknown>, "returnUncounted">;
@@ -87,7 +89,7 @@ const ANSWER_MS = 5_000;
 const LOST = "its lock has expired, or the job has ended";
 
 export function createHandedOver(parts: HandedOverParts): HandedOver {
-  const { worker, stored, fetcher, report, runs, back, takePass } = parts;
+  const { worker, stored, fetcher, onEnded, report, runs, back, takePass } = parts;
   const { queue, bucket, connection, clock, lockMs: ownLockMs } = worker;
 
   /** Bounds a request to Redis. Errors with a numeric code are BullMQ's refusals. */
@@ -169,6 +171,7 @@ export function createHandedOver(parts: HandedOverParts): HandedOver {
   function letOthersStart(job: Stored<unknown>): void {
     const key = encodedKeyOf(job);
     const id = job.id!;
+    onEnded(id);
     if (key !== undefined) {
       if (job.opts.sluice?.ordered !== undefined) fetcher.endHead(key);
       for (const head of headsOfText(key)) fetcher.wake(head);

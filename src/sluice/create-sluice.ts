@@ -388,7 +388,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     clients?: () => readonly ClientActivity[],
   ): OwnedWorker<Data, Result> {
     const { weightsOf, settings: kept } = queue;
-    const { payloadsOf } = queues;
+    const payloadsOf = (name: string) => queues.payloadsOf(name);
     const common = {
       queue,
       prefix,

@@ -30,6 +30,7 @@ const ENTRIES = {
   server: "src/server/index.ts",
   webhooks: "src/webhooks/index.ts",
   outbox: "src/queue/outbox/index.ts",
+  codec: "src/stores/codec/index.ts",
   metrics: "src/insight/metrics/index.ts",
   opentelemetry: "src/insight/metrics/opentelemetry/index.ts",
   cli: "src/cli/main.ts",
@@ -45,6 +46,7 @@ const TYPES = [
   "server/index.d.ts",
   "webhooks/index.d.ts",
   "queue/outbox/index.d.ts",
+  "stores/codec/index.d.ts",
   "insight/metrics/index.d.ts",
   "insight/metrics/opentelemetry/index.d.ts",
 ];

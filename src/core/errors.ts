@@ -13,6 +13,7 @@ import { namedOf, type Key, type NamedKeys } from "./key-path.ts";
 export type ErrorCode =
   | "ERR_INVALID_OPTION"
   | "ERR_BUDGET_SPENT"
+  | "ERR_CODEC"
   | "ERR_COST_TOO_LARGE"
   | "ERR_WAIT_TOO_LONG"
   | "ERR_LINE_FULL"
@@ -428,5 +429,37 @@ export class WrongResetsError extends Error {
   constructor(serverUs: number) {
     super(`resets do not fit the time ${serverUs}`);
     this.serverUs = serverUs;
+  }
+}
+
+/** What a payload is: the data, result or progress of a job, or the body of a webhook. */
+export type PayloadKind = "data" | "result" | "progress" | "webhook";
+
+/**
+ * A payload could not be encoded or decoded: a codec or a key is missing, the stored bytes are damaged, or the codec
+ * itself failed. While encoding, nothing was stored. The `cause` is the error of the codec.
+ */
+export class CodecError extends SluiceError<CodecError> {
+  override readonly name = "CodecError";
+  readonly code = "ERR_CODEC";
+  /** The name of the queue or of the webhook sender. */
+  declare readonly queue: string;
+  declare readonly kind: PayloadKind;
+  /** Whether encoding or decoding failed. */
+  declare readonly action: "encode" | "decode";
+  /** The codec that failed, with its version: `"aes-256-gcm:k1"`. Undefined if the stored payload names no codec. */
+  declare readonly codec: string | undefined;
+  /** The job, or the webhook message. Undefined if it has no id yet. */
+  declare readonly id: string | undefined;
+
+  constructor(
+    facts: Pick<CodecError, "queue" | "kind" | "action" | "codec" | "id">,
+    problem: string,
+    options?: ErrorOptions,
+  ) {
+    const { queue, kind, action, id } = facts;
+    const of = id === undefined ? "" : ` of ${kind === "webhook" ? "message" : "job"} ${id}`;
+    const verb = action === "encode" ? "encoded" : "decoded";
+    super(`The ${kind}${of} of queue "${queue}" cannot be ${verb}: ${problem}`, facts, options);
   }
 }

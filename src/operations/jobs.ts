@@ -39,7 +39,14 @@ function factsOf(job: QueuedJob<unknown>, withData: boolean) {
   const { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs } = job;
   const facts = { id, name, key, priority, attempts, attemptsMade, dedupeId };
   const times = { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs };
-  return { ...facts, ...times, ...(withData ? { data: job.data, result: job.result } : {}) };
+  const { data, result, unreadable } = job;
+  const shown = { data, result, ...(unreadable && { unreadable: unreadable.message }) };
+  return { ...facts, ...times, ...(withData ? shown : {}) };
+}
+
+/** Returns a job's data as JSON, or why it cannot be decoded. */
+function dataText(facts: { readonly data?: unknown; readonly unreadable?: string }): string {
+  return facts.unreadable ?? JSON.stringify(facts.data);
 }
 
 async function lookAt(job: QueuedJob<unknown>, withData: boolean) {
@@ -131,7 +138,7 @@ function showJobs({
     job.priority,
     `${job.attemptsMade} of ${job.attempts}`,
     timeText(job.dueAtMs),
-    ...(hasData ? [JSON.stringify(job.data)] : []),
+    ...(hasData ? [dataText(job)] : []),
   ]);
   const heads = ["id", "state", "key", "priority", "attempts", "due", ...(hasData ? ["data"] : [])];
   const more = cursor === undefined ? [] : [`More: --cursor '${cursor}'`];
@@ -185,7 +192,7 @@ const job = operation({
           ["ended", timeText(facts.endedAtMs)],
           ["waits for", whyText(facts.why, facts.eta)],
           ["starts in", startText(facts.eta)],
-          ...("data" in facts ? [["data", JSON.stringify(facts.data)] as const] : []),
+          ...("data" in facts ? [["data", dataText(facts)] as const] : []),
         ],
         12,
       ),
@@ -275,7 +282,13 @@ const failed = operation({
   privacy: SHOWS_DATA,
   async run(context, { queue, data, ...filter }) {
     const found = await (await context.queue(queue)).failed(filter as FailedFilter);
-    return { failed: data ? found : found.map(({ data: _hidden, ...facts }) => facts) };
+    return {
+      failed: found.map(({ data: content, unreadable, ...facts }) => ({
+        ...facts,
+        ...(data && { data: content }),
+        ...(data && unreadable && { unreadable: unreadable.message }),
+      })),
+    };
   },
   http: {
     path: "GET /api/v1/queues/:queue/failed",
@@ -301,7 +314,10 @@ const failed = operation({
 });
 
 function showFailed(
-  found: readonly (Omit<FailedJob<unknown>, "data"> & { readonly data?: unknown })[],
+  found: readonly (Omit<FailedJob<unknown>, "data" | "unreadable"> & {
+    readonly data?: unknown;
+    readonly unreadable?: string;
+  })[],
 ): Shown {
   if (found.length === 0) return "No dead letter matches.";
   const hasData = found.some((each) => "data" in each);
@@ -311,7 +327,7 @@ function showFailed(
     keyText(each.key),
     String(each.attempts),
     each.reason,
-    ...(hasData ? [JSON.stringify(each.data)] : []),
+    ...(hasData ? [dataText(each)] : []),
   ]);
   return [
     { heads: ["id", "failed", "key", "attempts", "reason", ...(hasData ? ["data"] : [])], rows },

@@ -346,6 +346,7 @@ export const JOB: object = object({
   "endedAtMs?": NUMBER,
   "data?": { description: "Only if requested." },
   "result?": { description: "Only if requested, and the job is done." },
+  "unreadable?": text("Why this process cannot decode the data or result. Only if requested."),
 });
 
 export const DEAD_LETTER: object = object({
@@ -357,6 +358,7 @@ export const DEAD_LETTER: object = object({
   attempts: COUNT,
   "stack?": TEXT,
   "data?": { description: "Only if requested." },
+  "unreadable?": text("Why this process cannot decode the data. Only if requested."),
 });
 
 export const ATTEMPT: object = object({

@@ -1,4 +1,7 @@
 import * as z from "zod";
+import type { Payloads } from "../core/codec.ts";
+import type { CodecError } from "../core/errors.ts";
+import { isThenable } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { encodeKey, type Key } from "../core/key-path.ts";
 import { NAME, type Priority } from "../core/input/options.ts";
@@ -28,6 +31,7 @@ export interface Job<Data> {
   readonly id: string;
   /** The kind of work: `"refund"`. Undefined if the job was enqueued without a name. */
   readonly name: string | undefined;
+  /** The data of the job. Undefined if this process cannot decode it: `unreadable` says why. Handlers always get it. */
   readonly data: Data;
   /** The tenant, account or endpoint that the job is for: `"acme"`, or a path of names: `["acme", "endpoint-7"]`. */
   readonly key: Key | undefined;
@@ -63,6 +67,47 @@ export interface Job<Data> {
   readonly startByMs: number | undefined;
   /** What the handler returned, as JSON. Undefined until the job is done, or if the handler returned nothing. */
   readonly result: unknown;
+  /** Why this process cannot decode the job's data or result. Undefined if it can. */
+  readonly unreadable?: CodecError | undefined;
+}
+
+/**
+ * Returns the job with its payloads decoded. A payload that cannot be decoded is undefined, and `unreadable` says why:
+ * otherwise one such job would hide the others of a list. Returns a promise only if there is something to decode.
+ */
+export function decodeJob<Readable extends Pick<Job<unknown>, "id" | "data" | "result">>(
+  payloads: Pick<Payloads, "decode">,
+  job: Readable,
+): Readable | Promise<Readable> {
+  const data = payloads.decode(job.data, { kind: "data", id: job.id });
+  const result = payloads.decode(job.result, { kind: "result", id: job.id });
+  if (data === job.data && result === job.result) return job;
+  return Promise.allSettled([data, result]).then((decoded) => {
+    const [ofData, ofResult] = decoded.map((each) =>
+      each.status === "fulfilled" ? each.value : undefined,
+    );
+    const failed = decoded.find((each) => each.status === "rejected");
+    const unreadable = failed && { unreadable: failed.reason as CodecError };
+    return Object.assign(job, { data: ofData, result: ofResult }, unreadable);
+  });
+}
+
+/** How many payloads are encoded or decoded at once, because a codec may open a file or a connection for each. */
+const AT_ONCE = 100;
+
+/** Maps items with an asynchronous function, a bounded number of them at once. Keeps their order. */
+export async function mapInTurns<Item, Mapped>(
+  items: readonly Item[],
+  map: (item: Item, index: number) => Mapped | Promise<Mapped>,
+): Promise<Mapped[]> {
+  const mapped: Mapped[] = [];
+  for (let first = 0; first < items.length; first += AT_ONCE) {
+    const some = items.slice(first, first + AT_ONCE).map((item, at) => map(item, first + at));
+    // Avoids promises where nothing is encoded, which is the usual case.
+    const settled = some.some(isThenable) ? await Promise.all(some) : (some as Mapped[]);
+    mapped.push(...settled);
+  }
+  return mapped;
 }
 
 /** Returns a job's key as text. */

@@ -1,3 +1,4 @@
+import { createPayloads, type Codec, type Payloads } from "../core/codec.ts";
 import { assertArgumentCount } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueSettings } from "../core/input/queue-settings.ts";
@@ -11,7 +12,7 @@ import type { PreviewOptions } from "../throttle/bucket/facts/preview.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readAwaits, readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess, findDeduped, keepAccess } from "./bullmq/stored-queue.ts";
-import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
+import { MAX_JOB_BYTES, type Schema } from "./enqueue/data.ts";
 import { createElsewhere } from "./enqueue/declared-elsewhere.ts";
 import {
   createEnqueuing,
@@ -27,7 +28,7 @@ import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createExplanations } from "./forecast/explain.ts";
 import { createForecasts, type Forecast, type QueuePreview } from "./forecast/forecast.ts";
 import { createStatus, type QueueStatus } from "./forecast/status.ts";
-import { readJobId } from "./job.ts";
+import { decodeJob, mapInTurns, readJobId } from "./job.ts";
 import {
   createLaneOrders,
   type Ordered,
@@ -140,6 +141,7 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   /** Checks the data of each job when it is enqueued, and again before it runs. */
   readonly schema: Schema<Data> | undefined;
   readonly maxJobBytes: number;
+  readonly payloads: Payloads;
   /** The queue settings that rules and operators can change, such as how many done jobs are kept. */
   readonly settings: QueueSettingsLive;
   /** The middleware of the sluice and of the queue. */
@@ -160,6 +162,7 @@ export interface QueueParts<Data> extends QueueSettings {
   readonly ordered?: Ordered | undefined;
   readonly schema?: Schema<Data> | undefined;
   readonly maxJobBytes?: number | undefined;
+  readonly codec?: Codec | readonly Codec[] | undefined;
   /**
    * Reads the queue's settings from the rules and from operators' overrides. Undefined for a queue that neither can
    * change.
@@ -182,6 +185,9 @@ export function createQueue<Data, Result = unknown, Input = Data>(
 ): OwnedQueue<Data, Result, Input> {
   const { name, bucket, connect, prefix, timeoutMs, logger, schema } = settings;
   const { maxJobBytes = MAX_JOB_BYTES } = settings;
+  const payloads = createPayloads(name, settings.codec);
+  // Codecs may make the data larger or smaller, so its size is checked when it is encoded.
+  const rules = { schema, maxJobBytes: payloads.codecs.length > 0 ? Infinity : maxJobBytes };
   const connection = connect("producer");
   const { lanes } = connection;
   const { elsewhere } = settings;
@@ -197,8 +203,8 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const { readSettings: read } = settings;
   const live = createSettings({ code: settings, weightsOf: ofCode, read, logger });
   const weightsOf: WeightsOf = (key) => live.now.weightsOf(key);
-  const events = createEventStream({ name, access, connection, logger });
-  const waits = createFinishedWaits({ name, connection, access, events });
+  const events = createEventStream({ name, access, connection, logger, payloads });
+  const waits = createFinishedWaits({ name, connection, access, events, payloads });
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
   const pages = createPages({ queue: name, access, lanes });
   const isOrdered = (settings.ordered ?? false) !== false || elsewhere?.ordered !== undefined;
@@ -244,11 +250,12 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     remove: (id) => control.remove(id),
     cancel: (id) => control.cancel(id),
     changes,
-    jsonOf: async (where, data) => (await takeData(where, data, { schema, maxJobBytes })).json,
+    jsonOf: (where, data) => jsonOf(where, data as Input),
     finished: waits.until,
+    payloads,
   };
   const middlewares = createMiddlewares(settings.middlewares);
-  const { enqueuing, linked, rows } = createEnqueuing<Data, Result, Input>({
+  const { enqueuing, linked, rows, jsonOf } = createEnqueuing<Data, Result, Input>({
     name,
     bucket,
     connection,
@@ -256,8 +263,10 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     weightsOf,
     orderOf: found?.orderOf ?? createLaneOrders(name, settings.ordered),
     checkCost: found?.checkCost,
-    schema,
-    maxJobBytes,
+    checkCodec: found?.checkCodec,
+    ...rules,
+    mostStoredBytes: maxJobBytes,
+    payloads,
     settings: live,
     observing: settings.observing,
     jobs,
@@ -275,6 +284,10 @@ export function createQueue<Data, Result = unknown, Input = Data>(
           >[]),
   });
 
+  async function handleOf(stored: Stored<Data>): Promise<QueuedJob<Data, Result>> {
+    return queuedJob(await decodeJob(payloads, readJob(stored)), jobs);
+  }
+
   const steering = { queue: name, access, lanes, log };
   const { pauses, inverseOfPause } = createPauses(steering);
 
@@ -288,7 +301,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       const id = readJobId("job()", given);
       if (id === undefined) return undefined;
       const found = await access.ask((stored) => stored.getJob(id));
-      return found && queuedJob(readJob(found as Stored<Data>), jobs);
+      return found && handleOf(found as Stored<Data>);
     },
     async jobOf(given) {
       const dedupeId = readDedupeId("jobOf()", given);
@@ -296,7 +309,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
         const holder = await connection.holderOf({ queue: name, dedupeId });
         return findDeduped<Data>(stored, dedupeId, holder);
       });
-      return found && queuedJob(readJob(found), jobs);
+      return found && handleOf(found);
     },
     stored: { name: storedQueueName(name), prefix },
     ...control,
@@ -311,12 +324,13 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     rescheduleJobs: (filter, due, byHand) => bulk.rescheduleJobs(filter, due, byHand),
     async jobs(options) {
       const { jobs: found, cursor } = await pages.read("jobs()", options);
-      return { jobs: found.map((each) => queuedJob(readJob(each as Stored<Data>), jobs)), cursor };
+      return { jobs: await mapInTurns(found, (each) => handleOf(each as Stored<Data>)), cursor };
     },
     ...createDeadLetters<Data>({
       ...parts,
       onDue,
       keepAll: () => connection.keepAllFailed({ queue: name }),
+      payloads,
     }),
     forecast: forecasts.forecast,
     preview: forecasts.preview,
@@ -342,6 +356,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     weightsOf,
     schema,
     maxJobBytes,
+    payloads,
     settings: live,
     middlewares,
     async close() {

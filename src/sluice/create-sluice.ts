@@ -390,10 +390,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const connectQueue = connectQueueFor("worker()", queue?.name, own);
       const bucket = bucketOf(queue);
       const owned = queue as OwnedQueue<Data, Result, never>;
-      const { weightsOf, schema, settings: kept, middlewares } = owned;
+      const { weightsOf, schema, payloads, settings: kept, middlewares } = owned;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const common = { prefix, timeoutMs, logger, observing, flows };
-      const ofQueue = { weightsOf, schema, kept, middlewares };
+      const payloadsOf = (name: string) => queues.payloadsOf(name);
+      const common = { prefix, timeoutMs, logger, observing, flows, payloadsOf };
+      const ofQueue = { weightsOf, schema, payloads, kept, middlewares };
       const worker = workers.add(queue.name, (own) =>
         createWorker({ ...parts, ...common, ...ofQueue, ...own }),
       );

@@ -4,6 +4,7 @@ import {
   type CannotUndoError,
   type ChangedError,
   type ClosedError,
+  type CodecError,
   type CostTooLargeError,
   type InvalidOptionError,
   type LeaseLostError,
@@ -42,6 +43,7 @@ export type AnySluiceError =
   | CannotUndoError
   | ChangedError
   | ClosedError
+  | CodecError
   | CostTooLargeError
   | GroupClosedError
   | HandlerResponseError

@@ -6,6 +6,9 @@ export { throttled } from "./throttled.ts";
 
 export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "../core/events/events.ts";
 
+export { type Codec, type Encoded, type NewPayload, type PayloadInfo } from "../core/codec.ts";
+export { CodecError, type PayloadKind } from "../core/errors.ts";
+
 export {
   BudgetSpentError,
   CannotUndoError,

@@ -1,5 +1,6 @@
 import process from "node:process";
 import * as z from "zod";
+import { CODECS, type Codec } from "../core/codec.ts";
 import { InvalidOptionError, RedisRequiredError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/input/options.ts";
@@ -116,7 +117,16 @@ export interface QueueOptions<Data = unknown, Input = Data> extends QueueSetting
    * schema is stored as JSON, and the schema must also accept that output. Defaults to no check.
    */
   readonly schema?: Schema<Data, Input> | undefined;
-  /** The most bytes of a job's data as JSON. Defaults to 1,000,000. */
+  /**
+   * How the data, results and progress of jobs are encoded before Redis stores them: one codec, or several that are
+   * applied in this order. `sluice/codec` has codecs that encrypt, compress, and store large payloads elsewhere. Give
+   * the queue the same codecs in all processes. Data that Redis stores already stays readable. Defaults to none.
+   */
+  readonly codec?: Codec | readonly Codec[] | undefined;
+  /**
+   * The most bytes of a job's data as Redis stores it: as JSON, and encoded if the queue has a codec. Defaults to
+   * 1,000,000.
+   */
   readonly maxJobBytes?: number | undefined;
   /**
    * Whether the queue and its workers have separate connections instead of the connections that all
@@ -137,6 +147,7 @@ const QUEUE_OPTIONS = z.strictObject({
   schema: z
     .custom<Schema<unknown>>(isSchema, { error: "give a schema that keeps to Standard Schema" })
     .optional(),
+  codec: CODECS.optional(),
   // The queue checks the value of `ordered`.
   ordered: z.custom<Ordered>(() => true).optional(),
   maxJobBytes: wholeNumber(2, 512_000_000, "bytes").optional(),

@@ -1,3 +1,4 @@
+import { createPayloads, type Payloads } from "../core/codec.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { layered } from "../core/input/options.ts";
@@ -16,7 +17,7 @@ import { assertSame, type Buckets, type Declaration } from "./buckets.ts";
 import { readQueueOptions, type QueueOptions } from "./options.ts";
 
 /** A queue with any type of job. */
-type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
+type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close" | "payloads">;
 
 /** A queue that this process declares, and the process's report about this queue. */
 interface Opened {
@@ -48,6 +49,8 @@ export interface Queues {
   noteSender(name: string): void;
   /** Returns this process's reports about its queues. */
   facts(): QueueFacts[];
+  /** Returns the codecs of a queue. A queue that this process has not opened has none here. */
+  payloadsOf(name: string): Payloads;
   /** True if the queue was opened with `ownConnections`. */
   hasOwnConnections(name: string): boolean;
   close(): Promise<void>;
@@ -175,6 +178,7 @@ export function createQueues(parts: QueuesParts): Queues {
     },
     noteSender: (name) => void senders.add(name),
     facts: () => [...queues.values()].map(({ facts }) => facts),
+    payloadsOf: (name) => queues.get(name)?.queue.payloads ?? createPayloads(name),
     hasOwnConnections: (name) => declarations.get(name)?.["ownConnections"] === true,
     async close() {
       const others = (await Promise.all(found.values())).filter((queue) => queue !== undefined);

@@ -1,3 +1,4 @@
+import { createPayloads } from "../core/codec.ts";
 import { assertArgumentCount } from "../core/input/arguments.ts";
 import { reasonOf, messageOf } from "../core/describe.ts";
 import { ClosedError, redisRefusalOf, SluiceError, StoreUnavailableError } from "../core/errors.ts";
@@ -33,7 +34,8 @@ import type { ReadWebhooksOptions } from "./options.ts";
 import { createBroadcasting, type Broadcasting } from "./sending/broadcast.ts";
 import { createFanOut } from "./sending/fan-out.ts";
 import { storeStep, type DeliveryQueue, type WebhookJob } from "./sending/jobs.ts";
-import { createSending, keepMessageCheck, type Sending } from "./sending/send.ts";
+import { withEncodedBodies } from "./sending/encoded-bodies.ts";
+import { createSending, keepMessageRows, type Sending } from "./sending/send.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import { markWithoutCalls } from "../throttle/slot/job-slot.ts";
 
@@ -95,7 +97,7 @@ export interface WebhooksParts {
 }
 
 export function assembleWebhooks(parts: WebhooksParts): Webhooks {
-  const { where, options, connection, store, log, timeoutMs } = parts;
+  const { where, options, connection, log, timeoutMs } = parts;
   const { name, isSingle, http, allow, operator } = options;
   const logger = sampled(parts.logger, () => performance.now());
   const sealing =
@@ -108,7 +110,10 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     isClosed: () => isClosed,
     what: `The webhook sender "${name}"`,
   });
-  const asked = askEach(ask, store);
+  const payloads = createPayloads(name, options.codec);
+  const store = withEncodedBodies(parts.store, payloads);
+  // The time limit of a request to Redis does not include the codecs.
+  const asked = withEncodedBodies(askEach(ask, parts.store), payloads);
   const tenantOf = createTenantOf(isSingle);
   const limits = createOwnLimits({ ...asked, readRules: parts.readRules }, options);
   const queue = parts.openQueue(limits.perKey);
@@ -238,7 +243,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     on: (event, listener, listening) => emitter.on(event, listener, listening),
     off: (event, listener) => emitter.off(event, listener),
   };
-  keepMessageCheck(webhooks, { tenantOf, logger });
+  keepMessageRows(webhooks, { tenantOf, logger, payloads });
   return assertArgumentCount(webhooks, { throws: ["worker", "on", "off"] });
 }
 
@@ -260,7 +265,9 @@ export function assembleFound(
     readonly queue: DeliveryQueue;
   },
 ): FoundWebhooks {
-  const parts = { ...given, name: given.queue.name };
+  const { name } = given.queue;
+  const store = withEncodedBodies(given.store, createPayloads(name));
+  const parts = { ...given, name, store };
   const tenantOf = createTenantOf(false);
   const endpoints = createEndpoints({
     ...parts,

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { CODECS, type Codec } from "../core/codec.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/input/options.ts";
 import type { LimitsOptions } from "../core/policy/limit-makers.ts";
@@ -106,6 +107,12 @@ export interface WebhooksOptions extends LimitsOptions {
    * Defaults to none.
    */
   readonly operator?: string | undefined;
+  /**
+   * How the data of messages is encoded before Redis stores it: one codec, or several that are applied in this order.
+   * `sluice/codec` has codecs that encrypt, compress, and store large payloads elsewhere. Messages that Redis stores
+   * already stay readable. Defaults to none.
+   */
+  readonly codec?: Codec | readonly Codec[] | undefined;
   /** The `User-Agent` of requests. Defaults to `"sluice-webhooks"`. */
   readonly userAgent?: string | undefined;
 }
@@ -171,6 +178,7 @@ const OPTIONS = z.strictObject({
   keepMs: wholeNumber(DAY_MS, 365 * DAY_MS, "milliseconds").optional(),
   maxRetryAfterMs: wholeNumber(0, DAY_MS, "milliseconds").optional(),
   operator: ID.optional(),
+  codec: CODECS.optional(),
   userAgent: z
     .string({ error: "give a text" })
     .regex(/^[\x21-\x7e]+( [\x21-\x7e]+)*$/, { error: "give printable ASCII characters" })
@@ -200,6 +208,7 @@ export interface ReadWebhooksOptions {
   readonly keepMs: number;
   readonly maxRetryAfterMs: number;
   readonly operator: string | undefined;
+  readonly codec: Codec | readonly Codec[] | undefined;
   readonly userAgent: string;
 }
 
@@ -250,6 +259,7 @@ export function readWebhooksOptions(where: string, given: unknown): ReadWebhooks
     keepMs: others.keepMs ?? 7 * DAY_MS,
     maxRetryAfterMs: others.maxRetryAfterMs ?? 3_600_000,
     operator: others.operator,
+    codec: others.codec,
     userAgent: others.userAgent ?? "sluice-webhooks",
   };
 }

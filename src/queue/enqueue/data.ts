@@ -12,7 +12,7 @@ export const MAX_JOB_BYTES = 1_000_000;
 /** The rules by which the data of a queue's jobs is checked. */
 export interface DataRules<Data> {
   readonly schema?: Schema<Data> | undefined;
-  /** The most bytes of JSON in one job's data. */
+  /** The most bytes of JSON in one job's data. Infinity for a queue with codecs, which checks the encoded data. */
   readonly maxJobBytes: number;
 }
 
@@ -230,7 +230,8 @@ function noJson(where: string, value: unknown, cause: unknown): InvalidOptionErr
   return new InvalidOptionError({ where, option: "data", value, remedy, cause });
 }
 
-function assertSize(
+/** @throws {@link InvalidOptionError} when the JSON to store has more bytes than the queue allows. */
+export function assertSize(
   where: string,
   { json, maxJobBytes, given }: { json: string; maxJobBytes: number; given: unknown },
 ): void {

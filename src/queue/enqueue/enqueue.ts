@@ -14,7 +14,8 @@ import {
   type OrderedJobOptions,
 } from "../options.ts";
 import type { StoredRowsPage } from "../../stores/redis/queue/store.ts";
-import { checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
+import { mapInTurns } from "../job.ts";
+import { assertSize, checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
 import { enqueueThrough, type EnqueueMiddleware, type JobToEnqueue } from "./middleware.ts";
 import type { JobToLink } from "./parents.ts";
@@ -131,6 +132,10 @@ export interface EnqueuingParts<Data, Result, Input> extends DataRules<Data>, St
   readonly orderOf: (where: string, key: string | undefined) => LaneOrder | undefined;
   /** Rejects a job if only other processes can compute its cost. */
   readonly checkCost: ((where: string, cost: Cost | undefined) => void) | undefined;
+  /** Rejects a job if only other processes have the codecs of the queue. */
+  readonly checkCodec: ((where: string) => void) | undefined;
+  /** The most bytes of a job's data as Redis stores it. */
+  readonly mostStoredBytes: number;
   /** Returns the functions that run around each call, the outermost first. */
   readonly middleware: () => readonly EnqueueMiddleware<Data, Result, Input>[];
 }
@@ -141,14 +146,18 @@ export function createEnqueuing<Data, Result, Input>(
   readonly enqueuing: Enqueuing<Data, Result, Input>;
   readonly linked: LinkedEnqueuing<Data, Result, Input>;
   readonly rows: OutboxRows;
+  /** Checks the new data of a stored job, and returns the JSON to store. */
+  readonly jsonOf: (where: string, data: Input) => Promise<string>;
 } {
-  const { name: queue, bucket, connection, weightsOf, orderOf, checkCost } = parts;
+  const { name: queue, bucket, connection, weightsOf, orderOf, checkCost, checkCodec } = parts;
+  const { payloads } = parts;
   const { access } = parts.jobs;
   const storing = createStoring<Data, Result>(parts);
 
   function readOptions(where: string, given: unknown): OrderedJobOptions {
     const options = readEnqueueOptions(where, given);
     weightsOf(options.key);
+    checkCodec?.(where);
     checkCost?.(where, options.cost);
     const ordered = orderOf(where, options.key);
     return ordered === undefined ? options : { ...options, ordered };
@@ -230,11 +239,34 @@ export function createEnqueuing<Data, Result, Input>(
     });
   }
 
+  /**
+   * Encodes the data of a job with the codecs of the queue. Returns the same job if nothing is encoded.
+   *
+   * @throws {@link CodecError} when a codec fails.
+   */
+  function encodeData(
+    where: string,
+    job: JobToStore<Data>,
+  ): JobToStore<Data> | Promise<JobToStore<Data>> {
+    const { id, delayMs, at } = job.options;
+    const dueInMs = Math.max(0, delayMs ?? (at === undefined ? 0 : Number(at) - Date.now()));
+    const isShared = isRecurring(job.options);
+    const encoding = payloads.encode(job.json, { kind: "data", id, dueInMs, isShared });
+    return (
+      encoding?.then((envelope) => {
+        const json = envelope === undefined ? job.json : JSON.stringify(envelope);
+        assertSize(where, { json, maxJobBytes: parts.mostStoredBytes, given: job.value });
+        return { ...job, json };
+      }) ?? job
+    );
+  }
+
   const rows: OutboxRows = {
     async take(where, data, given) {
       const { delayMs, key: encoded, ordered: _ordered, ...options } = readOptions(where, given);
       assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
-      const { json } = await takeOne(where, data as Input);
+      const taken = await takeOne(where, data as Input);
+      const { json } = await encodeData(where, { ...taken, options });
       // The delay begins now, and not when the row is moved to Redis.
       const due = delayMs ? { at: Date.now() + delayMs } : undefined;
       const key = encoded === undefined ? undefined : decodeKey(encoded);
@@ -244,13 +276,20 @@ export function createEnqueuing<Data, Result, Input>(
       const where = "the outbox";
       let options = readOptions(where, given);
       assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
-      const { value } = await takeData<Data>(where, JSON.parse(json), parts);
+      const stored: unknown = JSON.parse(json);
+      const data = await payloads.decode(stored, { kind: "data", id });
+      const { value } = await takeData<Data>(where, data, parts);
       if (lacksCost(options)) options = await withCost(where, value, options);
       await checkDrawable(where, options);
-      return { json, value, options: { ...options, id: options.id ?? id }, row: id };
+      const plain = data === stored ? json : JSON.stringify(data);
+      return { json: plain, value, options: { ...options, id: options.id ?? id }, row: id };
     },
     async store(jobs, outbox) {
-      await storing.storeMany(jobs as readonly JobToStore<Data>[], outbox);
+      const encode = (job: JobToStore<Data>) => encodeData("the outbox", job);
+      await storing.storeMany(
+        await mapInTurns(jobs as readonly JobToStore<Data>[], encode),
+        outbox,
+      );
     },
     async nowMs() {
       await access.open();
@@ -275,7 +314,9 @@ export function createEnqueuing<Data, Result, Input>(
       read = await withCost(where, taken.value, read);
       await checkDrawable(where, read);
     }
-    const [job] = await storing.store([{ ...taken, options: read, ...(await link?.()) }]);
+    const encoding = encodeData(where, { ...taken, options: read });
+    const entry = encoding instanceof Promise ? await encoding : encoding;
+    const [job] = await storing.store([{ ...entry, ...(await link?.()) }]);
     return job!;
   }
 
@@ -299,9 +340,12 @@ export function createEnqueuing<Data, Result, Input>(
       checked = own;
       entries.push({ ...read, options: own });
     }
-    if (link === undefined) return storing.storeMany(entries);
+    const encode = (entry: JobToStore<Data>, index: number) =>
+      encodeData(oneOf(where, index), entry);
+    const encoded = await mapInTurns(entries, encode);
+    if (link === undefined) return storing.storeMany(encoded);
     const ofGroup = await link();
-    return storing.storeMany(entries.map((entry) => ({ ...entry, ...ofGroup })));
+    return storing.storeMany(encoded.map((entry) => ({ ...entry, ...ofGroup })));
   }
 
   /** Stores the jobs that a middleware may have changed. */
@@ -360,7 +404,13 @@ export function createEnqueuing<Data, Result, Input>(
     },
     enqueueMany: async (data, options) => linked.many("enqueueMany()", data, options),
   };
-  return { enqueuing, linked, rows };
+  async function jsonOf(where: string, data: Input): Promise<string> {
+    checkCodec?.(where);
+    const taken = await takeOne(where, data);
+    return (await encodeData(where, { ...taken, options: {} })).json;
+  }
+
+  return { enqueuing, linked, rows, jsonOf };
 }
 
 /** Copies the data and options of a job, because the caller may reuse these objects. */

@@ -1,3 +1,4 @@
+import type { Payloads } from "../../core/codec.ts";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
 import type { Key } from "../../core/key-path.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
@@ -24,7 +25,11 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
   state(): Promise<JobState | undefined>;
   /** Resolves with the log lines of the job's handlers, the oldest first. Empty if the job does not exist. */
   logs(): Promise<readonly string[]>;
-  /** Resolves with the latest progress that the job's handler has stored, or with undefined if there is none. */
+  /**
+   * Resolves with the latest progress that the job's handler has stored, or with undefined if there is none.
+   *
+   * @throws {@link CodecError} when this process cannot decode it.
+   */
   progress(): Promise<unknown>;
   /**
    * Estimates when the job will start, from the current backlog, limits and workers. Resolves with undefined if the job
@@ -80,6 +85,7 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
    * @throws {@link JobCancelledError} when the job was cancelled.
    * @throws {@link JobMissingError} when the job was removed, or is no longer kept.
    * @throws {@link JobUnfinishedError} when the job has not ended within `timeoutMs`.
+   * @throws {@link CodecError} when this process cannot decode the result.
    * @throws {@link StoreUnavailableError} when Redis is unreachable at the start of the wait.
    */
   finished(options?: FinishedOptions): Promise<Result>;
@@ -108,6 +114,7 @@ export interface JobSource {
   readonly remove: (id: string) => Promise<boolean>;
   readonly cancel: (id: string) => Promise<boolean>;
   readonly changes: Changes;
+  readonly payloads: Pick<Payloads, "decode">;
   /** Checks the data that was passed to `update`, and returns the JSON to store. */
   readonly jsonOf: (where: string, data: unknown) => Promise<string>;
   readonly finished: (id: string, options: FinishedOptions | undefined) => Promise<unknown>;
@@ -140,7 +147,8 @@ class JobHandle {
     return this.#source.access.ask(async (stored) => {
       const job = await stored.getJob(this.id);
       // BullMQ's progress is 0 until a handler has stored progress.
-      return job?.progress === 0 ? undefined : job?.progress;
+      const progress = job?.progress === 0 ? undefined : job?.progress;
+      return this.#source.payloads.decode(progress, { kind: "progress", id: this.id });
     });
   }
 

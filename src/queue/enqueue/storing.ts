@@ -1,5 +1,6 @@
 /** Stores checked jobs in Redis, and reports which jobs were stored. */
 import type { Queue as StoredQueue } from "bullmq";
+import type { Payloads } from "../../core/codec.ts";
 import {
   redisRefusalOf,
   SluiceError,
@@ -17,7 +18,7 @@ import type { QueueConnection } from "../bullmq/connection.ts";
 import { PARK_MS, readJob, storedName, storedOptions } from "../bullmq/stored-job.ts";
 import { storeSchedule } from "../bullmq/stored-schedule.ts";
 import { QueueFullError } from "../errors.ts";
-import type { Job } from "../job.ts";
+import { decodeJob, mapInTurns, type Job } from "../job.ts";
 import type { Flows } from "../manage/flows.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
 import type { WeightsOf } from "../lanes/lane-options.ts";
@@ -51,6 +52,7 @@ export interface StoringParts {
   readonly observing?: Observing | undefined;
   readonly jobs: JobSource;
   readonly flows: Flows;
+  readonly payloads: Payloads;
   /** Checks that a worker fetches a stored job. */
   readonly wakes: Pick<WakeWatch, "watch">;
 }
@@ -143,7 +145,8 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       entry,
     );
     // The returned job has the stored data, because a run that a worker holds keeps its earlier data.
-    return { job: JSON.stringify(job.data) === json ? { ...job, data } : job, isNew };
+    const isOurs = JSON.stringify(job.data) === json;
+    return { job: await decodeJob(parts.payloads, isOurs ? { ...job, data } : job), isNew };
   }
 
   /** Returns how many calls of cost 1 a job counts as, in its lane's turns and in forecasts. Undefined means 1. */
@@ -215,7 +218,10 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       }
       return stored;
     });
-    return met.map(({ stored, isNew }) => ({ job: readJob(stored), isNew }));
+    return mapInTurns(met, async ({ stored, isNew }) => ({
+      job: await decodeJob(parts.payloads, readJob(stored)),
+      isNew,
+    }));
   }
 
   return {

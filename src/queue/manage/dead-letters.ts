@@ -1,5 +1,7 @@
 import * as z from "zod";
 import type { Queue as StoredQueue } from "bullmq";
+import type { Payloads } from "../../core/codec.ts";
+import type { CodecError } from "../../core/errors.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { assertNoUndefined } from "../../core/input/arguments.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
@@ -18,7 +20,7 @@ import {
 } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { hasCode, textsOf, type FailureFacts } from "../failure.ts";
-import { readJobId } from "../job.ts";
+import { decodeJob, mapInTurns, readJobId } from "../job.ts";
 import type { NoteBulk } from "./changes.ts";
 import type { Flows } from "./flows.ts";
 
@@ -59,7 +61,10 @@ export interface FailedJob<Data> extends FailureFacts {
   /** The name of the job, as passed to `enqueue`. */
   readonly name: string | undefined;
   readonly key: Key | undefined;
+  /** The data of the job. Undefined if this process cannot decode it: `unreadable` says why. */
   readonly data: Data;
+  /** Why this process cannot decode the job's data. Undefined if it can. */
+  readonly unreadable?: CodecError | undefined;
   /** The error message of the last attempt. For a job that did not start in time, `"Expired: …"`. */
   readonly reason: string;
   /** When the job failed, in ms since 1970, on the clock of Redis. */
@@ -91,6 +96,7 @@ export function createDeadLetters<Data>({
   onDue,
   keepAll,
   flows,
+  payloads,
 }: {
   readonly queue: string;
   readonly access: StoredAccess;
@@ -103,6 +109,7 @@ export function createDeadLetters<Data>({
   /** Keeps all dead letters from expiring for a minute. */
   readonly keepAll: () => Promise<void>;
   readonly flows: Pick<Flows, "isResumable" | "settleReplayed">;
+  readonly payloads: Pick<Payloads, "decode">;
 }): DeadLetters<Data> {
   async function purgeAll(ids: readonly string[]): Promise<number> {
     const removed = await access.ask(() => lanes.remove({ queue, state: "failed", ids }));
@@ -183,13 +190,13 @@ export function createDeadLetters<Data>({
     async failed(given) {
       const filter = readFilter("failed()", given === undefined ? {} : given);
       const limit = filter.limit ?? SHOWN;
-      const found = new Map<string, FailedJob<Data>>();
+      const found = new Map<string, Found>();
       for await (const batch of matching(access, filter)) {
-        for (const { stored, facts } of batch)
-          found.set(stored.id!, readFailed(stored as Stored<Data>, facts));
+        for (const each of batch) found.set(each.stored.id!, each);
         if (found.size >= limit) break;
       }
-      return [...found.values()].slice(0, limit);
+      const newest = [...found.values()].slice(0, limit);
+      return mapInTurns(newest, (each) => readFailed<Data>(payloads, each));
     },
     replay: (given, byHand) =>
       change("replay", given, byHand, { one: replayOne, many: replayAll, before: keepAll }),
@@ -247,13 +254,20 @@ function factsOf({ stored, facts }: Found): FailedFacts {
   return { key: encodedKeyOf(stored), name, reason: stored.failedReason ?? "", error: facts };
 }
 
-function readFailed<Data>(stored: Stored<Data>, facts: FailureFacts): FailedJob<Data> {
-  const { id, name, key, data } = readJob(stored);
+async function readFailed<Data>(
+  payloads: Pick<Payloads, "decode">,
+  { stored, facts }: Found,
+): Promise<FailedJob<Data>> {
+  const { id, name, key, data, unreadable } = await decodeJob(
+    payloads,
+    readJob(stored as Stored<Data>),
+  );
   return {
     id,
     name,
     key,
     data,
+    ...(unreadable && { unreadable }),
     reason: stored.failedReason ?? "",
     failedAtMs: stored.finishedOn ?? 0,
     attempts: stored.attemptsMade,

@@ -1,5 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { reasonOf } from "../../core/describe.ts";
+import type { Payloads } from "../../core/codec.ts";
+import type { CodecError, PayloadKind } from "../../core/errors.ts";
+import { isThenable, reasonOf } from "../../core/describe.ts";
 import { ClosedError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events/events.ts";
 import type { Logger } from "../../core/logger.ts";
@@ -24,8 +26,15 @@ export interface QueueEvents {
   readonly active: { readonly jobId: string };
   /** A job waits for a later time. `atMs` is in ms since 1970. */
   readonly delayed: { readonly jobId: string; readonly atMs: number };
-  /** A job is done. `result` is what its handler returned, as JSON; null for nothing. */
-  readonly done: { readonly jobId: string; readonly result: unknown };
+  /**
+   * A job is done. `result` is what its handler returned, as JSON; null for nothing. If this process cannot decode it,
+   * `result` is undefined and `unreadable` says why.
+   */
+  readonly done: {
+    readonly jobId: string;
+    readonly result: unknown;
+    readonly unreadable?: CodecError | undefined;
+  };
   /**
    * A job has failed for the last time and is a dead letter now. The event includes the code, status and causes of the
    * job's error.
@@ -41,8 +50,12 @@ export interface QueueEvents {
     readonly attempt: number;
     readonly reason: string;
   } & FailureFacts;
-  /** A handler has stored its progress. */
-  readonly progress: { readonly jobId: string; readonly progress: unknown };
+  /** A handler has stored its progress. If this process cannot decode it, `unreadable` says why. */
+  readonly progress: {
+    readonly jobId: string;
+    readonly progress: unknown;
+    readonly unreadable?: CodecError | undefined;
+  };
   /** The worker of a job has died or hangs. The job waits for another worker. */
   readonly stalled: { readonly jobId: string };
   /**
@@ -129,12 +142,21 @@ export interface EventStreamSettings {
   readonly access: StoredAccess;
   readonly connection: QueueConnection;
   readonly logger: Logger;
+  readonly payloads: Pick<Payloads, "decode">;
 }
+
+/** The field of an event that contains a payload, and the kind of this payload. */
+const PAYLOADS: Partial<
+  Record<QueueEventName, { readonly field: string; readonly kind: PayloadKind }>
+> = {
+  done: { field: "result", kind: "result" },
+  progress: { field: "progress", kind: "progress" },
+};
 
 const RETRY_MS = 1_000;
 
 export function createEventStream(settings: EventStreamSettings): EventStream {
-  const { name, access, connection, logger } = settings;
+  const { name, access, connection, logger, payloads } = settings;
   const emitter = createEmitter<QueueEvents>(`queue "${name}"`, EVENT_NAMES, logger);
   const closed = new AbortController();
   const eventOf = new Map(EVENT_NAMES.map((event) => [EVENT_READERS[event].stored, event]));
@@ -167,7 +189,11 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     const event = eventOf.get(given["event"] as string);
     if (event === undefined || !emitter.hasListener(event)) return;
     const payload = EVENT_READERS[event].read(given);
+    const { field, kind } = PAYLOADS[event] ?? {};
+    const stored = field && (payload as Readonly<Record<string, unknown>>)[field];
+    const decoded = kind && payloads.decode(stored, { kind, id: payload.jobId });
     if (event === "failed") emitWithFacts(payload as QueueEvents["failed"]);
+    else if (isThenable(decoded)) emitDecoded(event, payload, { field: field!, decoded });
     else if (emitting === undefined) emitter.emit(event, payload);
     else emitInTurn(emitting, () => emitter.emit(event, payload));
   }
@@ -182,6 +208,21 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
       .catch((): readonly FailureFacts[] => []);
     emitInTurn(Promise.all([reading, emitting]), ([[found]]) =>
       emitter.emit("failed", { ...payload, ...found }),
+    );
+  }
+
+  /** Emits an event once its payload was decoded, or could not be decoded. Later events wait. */
+  function emitDecoded<Name extends QueueEventName>(
+    event: Name,
+    payload: QueueEvents[Name],
+    { field, decoded }: { readonly field: string; readonly decoded: PromiseLike<unknown> },
+  ): void {
+    const read = Promise.resolve(decoded).then(
+      (value) => ({ [field]: value }),
+      (unreadable: unknown) => ({ [field]: undefined, unreadable }),
+    );
+    emitInTurn(Promise.all([read, emitting]), ([found]) =>
+      emitter.emit(event, { ...payload, ...found }),
     );
   }
 

@@ -1,5 +1,8 @@
 import { randomUUID } from "node:crypto";
 import * as z from "zod";
+import type { Payloads } from "../../core/codec.ts";
+import type { CodecError } from "../../core/errors.ts";
+import { isThenable } from "../../core/describe.ts";
 import { ClosedError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { JobEnd } from "../../stores/redis/scripts/queue/jobs.ts";
@@ -52,11 +55,13 @@ export function createFinishedWaits({
   connection,
   access,
   events,
+  payloads,
 }: {
   readonly name: string;
   readonly connection: Pick<QueueConnection, "awaitJobs" | "unawaitJobs">;
   readonly access: StoredAccess;
   readonly events: EventStream;
+  readonly payloads: Pick<Payloads, "decode">;
 }): FinishedWaits {
   const process = randomUUID();
   const waits = new Map<string, Set<(outcome: Outcome) => void>>();
@@ -81,7 +86,9 @@ export function createFinishedWaits({
   function listen(): void {
     if (isListening) return;
     isListening = true;
-    events.on("done", ({ jobId, result }) => settle(jobId, { state: "done", result }));
+    events.on("done", ({ jobId, result, unreadable: error }) =>
+      settle(jobId, error === undefined ? { state: "done", result } : { state: "failed", error }),
+    );
     events.on("failed", ({ jobId, reason, ...facts }) =>
       settle(jobId, failed(jobId, reason, facts)),
     );
@@ -114,7 +121,8 @@ export function createFinishedWaits({
         );
         for (const [index, id] of batch.entries()) {
           const end = ends[index];
-          if (end !== undefined) settle(id, asOutcome(id, end));
+          if (end?.state === "done") settleDone(id, parse(end.json));
+          else if (end !== undefined) settle(id, asOutcome(id, end));
           else {
             awaited.add(id);
             // The wait may have ended while the reply was in flight.
@@ -122,6 +130,15 @@ export function createFinishedWaits({
           }
         }
       }),
+    );
+  }
+
+  function settleDone(id: string, stored: unknown): void {
+    const result = payloads.decode(stored, { kind: "result", id });
+    if (!isThenable(result)) return settle(id, { state: "done", result });
+    result.then(
+      (decoded) => settle(id, { state: "done", result: decoded }),
+      (error: CodecError) => settle(id, { state: "failed", error }),
     );
   }
 
@@ -234,8 +251,7 @@ function inBatches(ids: readonly string[]): string[][] {
   );
 }
 
-function asOutcome(id: string, end: JobEnd): Outcome {
-  if (end.state === "done") return { state: "done", result: parse(end.json) };
+function asOutcome(id: string, end: Exclude<JobEnd, { readonly state: "done" }>): Outcome {
   if (end.state === "cancelled") return cancelled(id);
   return end.state === "failed" ? failed(id, end.reason, parseErrorFacts(end.facts)) : missing(id);
 }

@@ -4,7 +4,7 @@ import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import type { Sluice } from "../../sluice/create-sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 import type { Webhooks } from "../../webhooks/create-webhooks.ts";
-import { messageCheckOf, type SendOptions } from "../../webhooks/sending/send.ts";
+import { messageRowsOf, type SendOptions } from "../../webhooks/sending/send.ts";
 import { outboxRowsOf } from "../enqueue/enqueue.ts";
 import type { EnqueueOptions } from "../options.ts";
 import type { Queue } from "../queue.ts";
@@ -99,8 +99,8 @@ export function createOutbox(options: OutboxOptions): Outbox {
   const { queues, database, notify } = read;
   const name: TableName = { schema: read.schema, table: read.table };
   const { logger, onClose } = partsOf(where, read.sluice);
-  const checkMessage = messageCheckOf(read.webhooks);
-  if (read.webhooks !== undefined && checkMessage === undefined) {
+  const messages = messageRowsOf(read.webhooks);
+  if (read.webhooks !== undefined && messages === undefined) {
     const remedy = "give the result of createWebhooks()";
     throw new InvalidOptionError({ where, option: "webhooks", value: read.webhooks, remedy });
   }
@@ -160,11 +160,11 @@ export function createOutbox(options: OutboxOptions): Outbox {
     },
     async webhook(transaction, given) {
       const of = "outbox.webhook()";
-      if (webhooks === undefined || checkMessage === undefined) {
+      if (webhooks === undefined || messages === undefined) {
         const remedy = "give createOutbox() the result of createWebhooks()";
         throw new InvalidOptionError({ where: of, option: "webhooks", value: undefined, remedy });
       }
-      const { json, options: read } = checkMessage(of, given);
+      const { json, options: read } = await messages.take(of, given);
       const target = webhooks.queue.name;
       return insert(of, transaction, { kind: "webhook", target, json, options: read });
     },

@@ -2,6 +2,7 @@
 import { reasonOf } from "../../core/describe.ts";
 import { ClosedError, StoreUnavailableError } from "../../core/errors.ts";
 import type { Webhooks } from "../../webhooks/create-webhooks.ts";
+import { messageRowsOf } from "../../webhooks/sending/send.ts";
 import type { OutboxRows } from "../enqueue/enqueue.ts";
 import { QueueFullError } from "../errors.ts";
 
@@ -184,7 +185,7 @@ async function moveToWebhooks(
         if (results.holds(row)) continue;
         try {
           const options = row.options as Parameters<Webhooks["send"]>[0];
-          const data: unknown = JSON.parse(row.json);
+          const data = await messageRowsOf(webhooks)!.dataOf(row);
           await webhooks.send({ id: row.id, ...options, data });
           results.moved.push(row.id);
         } catch (error) {

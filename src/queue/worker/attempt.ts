@@ -1,4 +1,5 @@
 import pTimeout from "p-timeout";
+import { reasonOf } from "../../core/describe.ts";
 import type { ReportedCall } from "../../throttle/bucket.ts";
 import { isUnreachable } from "../../throttle/outage/unreachable.ts";
 import {
@@ -39,6 +40,7 @@ type AttemptWorker<Data, Result> = Pick<
   | "failOnResponse"
   | "handler"
   | "logger"
+  | "payloads"
   | "schema"
   | "timeoutMs"
 >;
@@ -81,7 +83,7 @@ export async function runAttempt<Data, Result>(
    * through the bucket.
    */
   let jobSlot: JobSlot | undefined;
-  context.begin(stored, slot);
+  context.begin(stored, slot, worker.payloads);
   // Aborts the handler when the lease is lost, because another call may then run in its place. If this process was
   // blocked, the lease may be lost already.
   slot.onLeaseEnding((reason) => context.abort(reason));
@@ -202,6 +204,29 @@ export function outcomeOf<Result>(
   const problem = "A handler's result is not JSON, or too long; the job is done without it.";
   logger.warn({ queue, job: job.id }, problem);
   return undefined;
+}
+
+/**
+ * Returns the value that Redis stores as the result of a job. The job is done even if its result cannot be encoded:
+ * running it again would repeat its effects.
+ */
+export async function encodedResult<Result>(
+  { queue, logger, payloads }: Pick<WorkerContext, "queue" | "logger" | "payloads">,
+  { id }: Pick<Job<unknown>, "id">,
+  result: Result,
+): Promise<Result | undefined> {
+  const json = JSON.stringify(result) as string | undefined;
+  if (json === undefined) return undefined;
+  try {
+    const about = { kind: "result", id, dueInMs: 0, isShared: false } as const;
+    const envelope = await payloads.encode(json, about);
+    return envelope === undefined ? result : (envelope as Result);
+  } catch (error) {
+    const reason = reasonOf(error);
+    const problem = `A handler's result could not be encoded; the job is done without it: ${reason}`;
+    logger.warn({ queue, job: id, reason }, problem);
+    return undefined;
+  }
 }
 
 /**

@@ -2,6 +2,7 @@
  * The state that the parts of a worker share, the jobs that the worker holds, and the context that a handler gets with
  * each job.
  */
+import type { Payloads } from "../../core/codec.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { RedisClock } from "../../stores/redis/queue/clock.ts";
@@ -34,6 +35,7 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   readonly prefix: string;
   readonly handler: Handler<Data, Result>;
   readonly schema?: Schema<Data> | undefined;
+  readonly payloads: Payloads;
   readonly concurrency: number;
   readonly lockMs: number;
   readonly patienceMs: number;
@@ -72,7 +74,8 @@ export interface JobContext {
   readonly log: (line: string) => Promise<void>;
   /**
    * Stores the job's progress: any value whose JSON has up to 10,000 characters. Only the latest value is kept. Each
-   * call writes to Redis. Resolves when Redis has the value. Never rejects.
+   * call writes to Redis. Resolves when Redis has the value. Never rejects: a value that cannot be encoded or written
+   * is lost.
    *
    * @throws {@link InvalidOptionError} at once, when the value is not JSON, or too long.
    */
@@ -80,6 +83,9 @@ export interface JobContext {
   /**
    * Reads how the job's parents ended, in the order of `after`, or of the group's jobs. Reads them all with each call:
    * a request to Redis. Empty for a job without parents.
+   *
+   * @throws {@link CodecError} when this process cannot decode a result, because it has not opened the parent's queue
+   * with its codec.
    */
   readonly parents: () => Promise<readonly ParentOutcome[]>;
 }
@@ -161,7 +167,7 @@ export interface OwnedJobContext extends JobContext, WaitRegistry {
   /** Reads the outcomes of the job's parents. Undefined for a job without parents. */
   readParents: (() => Promise<readonly ParentOutcome[]>) | undefined;
   /** Sets what the handler's context uses. Called when the attempt has its slot, just before its handler runs. */
-  begin(stored: Stored<unknown>, slot: Slot): void;
+  begin(stored: Stored<unknown>, slot: Slot, payloads: Payloads): void;
   /** Ends the wait for a slot, if there is one. */
   leave(reason: unknown): void;
   /** Sends the job back to the queue by ending its wait for a slot. Does nothing once its handler runs. */
@@ -213,6 +219,9 @@ class FetchedContext implements OwnedJobContext {
   #controller: AbortController | undefined;
   #stored: Stored<unknown> | undefined;
   #slot: Slot | undefined;
+  #payloads: Payloads | undefined;
+  /** The latest write of encoded progress. The next write follows it, so that the latest value is kept. */
+  #writing: Promise<void> | undefined;
   #wait: CancellableWait | undefined;
 
   constructor({ jobId, key, token, attempt, lockedAtMs }: FetchedJob) {
@@ -246,8 +255,15 @@ class FetchedContext implements OwnedJobContext {
   get progress(): JobContext["progress"] {
     const stored = this.#stored!;
     return (value) => {
-      assertProgress(value);
-      return written(stored.updateProgress(value));
+      const json = assertProgress(value);
+      const about = { kind: "progress", id: this.jobId, dueInMs: 0, isShared: false } as const;
+      const encoding = this.#payloads?.encode(json, about);
+      if (encoding === undefined) return written(stored.updateProgress(value));
+      // `value` may change before it is stored, so the JSON is what counts.
+      const encoded = encoding.then((envelope) => envelope ?? (JSON.parse(json) as object));
+      const write = async () => stored.updateProgress(await encoded);
+      this.#writing = written(Promise.allSettled([encoded, this.#writing]).then(write));
+      return this.#writing;
     };
   }
 
@@ -256,9 +272,10 @@ class FetchedContext implements OwnedJobContext {
     return async () => (await readParents?.()) ?? [];
   }
 
-  begin(stored: Stored<unknown>, slot: Slot): void {
+  begin(stored: Stored<unknown>, slot: Slot, payloads: Payloads): void {
     this.#stored = stored;
     this.#slot = slot;
+    this.#payloads = payloads;
   }
 
   add(wait: CancellableWait): void {
@@ -311,18 +328,18 @@ async function written(writing: Promise<unknown>): Promise<void> {
 }
 
 /**
- * Checks a value for `progress()`.
+ * Checks a value for `progress()`, and returns it as JSON.
  *
  * @throws {@link InvalidOptionError} when the value cannot be stored as progress.
  */
-export function assertProgress(value: unknown): void {
+export function assertProgress(value: unknown): string {
   let text: string | undefined;
   try {
     text = JSON.stringify(value) as string | undefined;
   } catch {
     // The value has no JSON: it has a cycle, a BigInt, or a `toJSON` that throws.
   }
-  if (text !== undefined && text.length <= LONGEST_PROGRESS) return;
+  if (text !== undefined && text.length <= LONGEST_PROGRESS) return text;
   const remedy = `give what JSON holds in up to ${LONGEST_PROGRESS} characters`;
   throw new InvalidOptionError({ where: "progress()", option: "value", value, remedy });
 }

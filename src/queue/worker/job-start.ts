@@ -3,7 +3,7 @@
  * no room for longer than `patienceMs`, the job goes back to its lane, so that other jobs can run. During an outage of
  * Redis, the job waits.
  */
-import { reasonOf } from "../../core/describe.ts";
+import { isThenable, reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
 import { isByPolicy } from "../../throttle/known-policy.ts";
 import type { DrawnSlot } from "../../throttle/slot/slot.ts";
@@ -12,8 +12,9 @@ import type { NoRoomYet, WaitOptions } from "../../throttle/waiting/waiting-call
 import { isFinalError } from "../bullmq/errors.ts";
 import { producerOf, readJob, type Stored } from "../bullmq/stored-job.ts";
 import { keyTextOf, type Job } from "../job.ts";
+import { setRetryDelay } from "./attempt.ts";
 import type { WorkerContext } from "./context.ts";
-import { deadlyFailure, expiredFailure, impossibleFailure } from "./outcome.ts";
+import { asFailure, deadlyFailure, expiredFailure, impossibleFailure } from "./outcome.ts";
 
 /** Draws slots for the jobs of one worker. */
 export interface JobSlots {
@@ -137,6 +138,33 @@ export function readFetched<Data>(
       // Adds 1, because the first death was not recorded, and the job may have caused it too.
       if (deaths + 1 >= MOST_DEATHS) throw deadlyFailure(deaths + 1);
       return keptMs === job.startByMs ? { ...job, startByMs: undefined } : job;
+    },
+  );
+}
+
+/**
+ * Decodes the data of a fetched job, before it waits for its slot, so that a job that cannot be decoded uses no slot.
+ * Returns a promise only if the data is encoded.
+ *
+ * @throws the failure of the attempt if the data cannot be decoded. The job is retried with its backoff, because the
+ * codec or the key may come with the next deployment, or another worker may have it.
+ */
+export function decodeFetched<Data>(
+  { payloads }: Pick<WorkerContext, "payloads">,
+  stored: Stored<Data>,
+  job: Job<Data>,
+): Job<Data> | Promise<Job<Data>> {
+  const data = payloads.decode(job.data, { kind: "data", id: job.id });
+  if (!isThenable(data)) return job;
+  return Promise.resolve(data).then(
+    (decoded) => {
+      // The events of the job read its data from here.
+      stored.data = decoded as Data;
+      return Object.assign(job, { data: decoded as Data });
+    },
+    (error: unknown) => {
+      setRetryDelay(stored, error, undefined);
+      throw asFailure(error);
     },
   );
 }

@@ -31,6 +31,8 @@ export interface WorkerReport<Data, Result> {
   notCounted(stored: Stored<Data>, error: Error, inMs: number): void;
   /** Reports that a handler starts. */
   started(stored: Stored<Data>): void;
+  /** Notes the result of a job whose stored result is encoded, for the event of the job. */
+  noteResult(stored: Stored<Data>, result: Result | undefined): void;
   close(): void;
 }
 
@@ -43,6 +45,7 @@ export function createReport<Data, Result>(
   const log = createFailureLog(queue, logger);
   const tally = createTally();
   const totals: Totals = { done: 0, failed: 0, retried: 0 };
+  const results = new WeakMap<object, Result | undefined>();
 
   function fail(stored: Stored<Data>, error: Error): void {
     const job = readJob(stored);
@@ -97,7 +100,9 @@ export function createReport<Data, Result>(
         if (!emitter.hasListener("done")) return;
         const { attemptsMade: attempt, opts } = job;
         const facts = { attempt, attempts: opts.attempts ?? attempt };
-        emitter.emit("done", { job: readJob(job as Stored<Data>), ...facts, result });
+        const plain = results.has(job) ? results.get(job) : result;
+        const ended = { ...readJob(job as Stored<Data>), result: plain ?? undefined };
+        emitter.emit("done", { job: ended, ...facts, result: plain });
       });
       stored.on("stalled", (jobId) => emitter.emit("stalled", { jobId }));
       stored.on("error", (error) => emitter.emit("error", { error }));
@@ -110,6 +115,7 @@ export function createReport<Data, Result>(
       const attempt = attemptsMade + 1;
       emitter.emit("active", { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt });
     },
+    noteResult: (stored, result) => void results.set(stored, result),
     close() {
       log.close();
       emitter.emit("closed", {});

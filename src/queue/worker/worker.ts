@@ -13,6 +13,7 @@
 import { availableParallelism } from "node:os";
 import { setTimeout as pause, setImmediate as nextTurn } from "node:timers/promises";
 import type { Worker as StoredWorker } from "bullmq";
+import type { Payloads } from "../../core/codec.ts";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
@@ -41,7 +42,7 @@ import type { QueueSettingsLive } from "../enqueue/settings.ts";
 import { floorParts } from "../../core/policy/fair.ts";
 import { createFetcher, probeOf, type Fetcher } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
-import { keyTextOf, type Job } from "../job.ts";
+import { keyTextOf, mapInTurns, type Job } from "../job.ts";
 import { createPresence, createReport, type WorkerEmitter, type WorkerStatus } from "./report.ts";
 import { weightsOrNone, type WeightsOf } from "../lanes/lane-options.ts";
 import {
@@ -55,7 +56,7 @@ import {
 } from "./worker-options.ts";
 import { CANCELLED } from "../errors.ts";
 import { loadBullmq } from "../bullmq/load-bullmq.cjs";
-import { runAttempt, UncountedFailure } from "./attempt.ts";
+import { encodedResult, runAttempt, UncountedFailure } from "./attempt.ts";
 import { createDownstream } from "./held/downstream.ts";
 import {
   createRunning,
@@ -75,7 +76,13 @@ import {
   type WorkerMiddleware,
 } from "./handlers/middleware.ts";
 import { areHandlers, openHandler } from "./handlers/open-handler.ts";
-import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
+import {
+  createJobSlots,
+  decodeFetched,
+  mayHaveBegun,
+  noteStart,
+  readFetched,
+} from "./job-start.ts";
 import type { Flows } from "../manage/flows.ts";
 import { createChildReports } from "./held/child-reports.ts";
 import { cancelledFailure, parentFailure } from "./outcome.ts";
@@ -127,6 +134,9 @@ export interface WorkerSettings<Data, Result> {
   readonly bucket: OwnedBucket;
   readonly handler: HandlerInput<Data, Result> | BatchHandler<Data, Result>;
   readonly schema: Schema<Data> | undefined;
+  readonly payloads: Payloads;
+  /** Returns the codecs of another queue, whose jobs may be parents. */
+  readonly payloadsOf: (queue: string) => Pick<Payloads, "decode">;
   readonly options: WorkerOptions | undefined;
   readonly connect: ConnectQueue;
   /** Access to the flows of this queue and of the others. */
@@ -181,6 +191,7 @@ export function createWorker<Data, Result>(
     logger,
     handler: aroundHandler(opened.handle, middlewares),
     schema: settings.schema,
+    payloads: settings.payloads,
     concurrency,
     lockMs,
     patienceMs,
@@ -296,11 +307,16 @@ export function createWorker<Data, Result>(
         if (blamed !== undefined) throw parentFailure(blamed);
         if (hasParents(taken.fields)) {
           const own = { queue: queue.name, id: bullJob.id! };
-          context.readParents = () => settings.flows.outcomes(own);
+          context.readParents = async () =>
+            mapInTurns(await settings.flows.outcomes(own), async (parent) => {
+              const of = { kind: "result", id: parent.id } as const;
+              const decoded = settings.payloadsOf(parent.queue).decode(parent.result, of);
+              return { ...parent, result: await decoded };
+            });
         }
       }
       const reading = readFetched(worker, bullJob);
-      const job = reading instanceof Promise ? await reading : reading;
+      let job = reading instanceof Promise ? await reading : reading;
       const refusal = opened.refusalOf(job);
       if (refusal !== undefined) throw refusal;
       const isReady = opened.ready();
@@ -309,6 +325,10 @@ export function createWorker<Data, Result>(
       if (blocked !== undefined && !context.isLeaving)
         return await back.holdBack(bullJob, context, blocked);
       if (run !== undefined && !(await runs.mayWait(run))) return back.leave();
+      if (arrival !== "expired") {
+        const decoding = decodeFetched(worker, bullJob, job);
+        if (decoding instanceof Promise) job = await decoding;
+      }
       const changesBefore = changes;
       drawn = await draw(job, context, arrival);
       while (drawn instanceof DrawnSlot && !orders.areFresh) {
@@ -340,7 +360,10 @@ export function createWorker<Data, Result>(
       const { hasLease } = drawn;
       try {
         const attempt = { stored: bullJob, job, context, slot: drawn, pass };
-        return await (batches?.run(attempt) ?? runAttempt(worker, attempt));
+        const result = await (batches?.run(attempt) ?? runAttempt(worker, attempt));
+        if (!worker.payloads.mustEncode(result)) return result;
+        report.noteResult(bullJob, result);
+        return await encodedResult(worker, job, result);
       } catch (error) {
         if (error instanceof UncountedFailure)
           return await back.returnUncounted(bullJob, context, { error, pass });

@@ -3,6 +3,7 @@ import type { ErrorCode } from "../../core/errors.ts";
 /** The HTTP status of each Sluice error. `docs/reference/errors.md` explains each code. */
 const OF_SLUICE: Readonly<Record<ErrorCode, number>> = {
   ERR_INVALID_OPTION: 400,
+  ERR_CODEC: 500,
   ERR_BUDGET_SPENT: 429,
   ERR_COST_TOO_LARGE: 422,
   ERR_WAIT_TOO_LONG: 429,

@@ -1,3 +1,4 @@
+import type { CodecError } from "../../core/errors.ts";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { filterFacts } from "../../core/stores/insight/changes.ts";
 import { EndpointMissingError, MessageMissingError } from "../errors.ts";
@@ -31,7 +32,10 @@ export interface Message {
   readonly type: string;
   /** When it was sent, in ms since 1970. */
   readonly atMs: number;
+  /** The data of the event. Undefined if this process cannot decode it: `unreadable` says why. */
   readonly data: unknown;
+  /** Why this process cannot decode the data. Undefined if it can. */
+  readonly unreadable?: CodecError | undefined;
   /** The message's state at each endpoint, by endpoint id. */
   readonly endpoints: Readonly<Record<string, MessageState>>;
 }
@@ -353,13 +357,18 @@ export function createLog(parts: ExpungeParts): WebhookLog {
   };
 }
 
-function asMessage(id: string, { atMs, type, body, endpoints, states }: LoggedMessage): Message {
+function asMessage(
+  id: string,
+  { atMs, type, body, endpoints, states, unreadable }: LoggedMessage,
+): Message {
   const at = [...new Set([...endpoints, ...states.keys()])];
   return {
     id,
     type,
     atMs,
-    data: JSON.parse(dataOf(type, body)) as unknown,
+    ...(unreadable === undefined
+      ? { data: JSON.parse(dataOf(type, body)) as unknown }
+      : { data: undefined, unreadable }),
     endpoints: Object.fromEntries(
       at.map((endpoint) => [endpoint, (states.get(endpoint) ?? "waiting") as MessageState]),
     ),

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import * as z from "zod";
+import type { Payloads } from "../../core/codec.ts";
 import type { Logger } from "../../core/logger.ts";
 import { readOptions } from "../../core/input/options.ts";
 import { ID, type TenantOf } from "../names.ts";
@@ -79,30 +80,42 @@ export interface SendingParts {
   readonly logger: Logger;
 }
 
-/** Checks the options of `send` without Redis. Returns the data as JSON, and the other options as they were given. */
-export type CheckMessage = (
-  where: string,
-  given: unknown,
-) => { readonly json: string; readonly options: Omit<SendOptions, "data"> };
+/** The access of an outbox to a webhook sender. */
+export interface MessageRows {
+  /** Checks the options of `send` without Redis. Returns the data to write into a row, and the other options. */
+  take(
+    where: string,
+    given: unknown,
+  ): Promise<{ readonly json: string; readonly options: Omit<SendOptions, "data"> }>;
+  /** Returns the data of a row. Throws {@link CodecError} if this process cannot decode it. */
+  dataOf(row: { readonly id: string; readonly json: string }): unknown;
+}
 
-const messageChecks = new WeakMap<object, CheckMessage>();
+const messageRows = new WeakMap<object, MessageRows>();
 
-/** Registers the check of a sender's messages, so that `messageCheckOf` can return it. */
-export function keepMessageCheck(webhooks: object, parts: Omit<SendingParts, "fanOut">): void {
-  messageChecks.set(webhooks, (where, given) => {
-    const { data: _data, ...options } = readOptions(where, SEND, given);
-    const tenant = parts.tenantOf(where, options.tenant);
-    const { data } = given as SendOptions;
-    const { json } = readData(where, data, { tenant, type: options.type, logger: parts.logger });
-    return { json, options };
+/** Registers the access for an outbox, so that `messageRowsOf` can return it. */
+export function keepMessageRows(
+  webhooks: object,
+  parts: Omit<SendingParts, "fanOut"> & { readonly payloads: Payloads },
+): void {
+  const { payloads } = parts;
+  messageRows.set(webhooks, {
+    async take(where, given) {
+      const { data: _data, ...options } = readOptions(where, SEND, given);
+      const tenant = parts.tenantOf(where, options.tenant);
+      const { data } = given as SendOptions;
+      const { json } = readData(where, data, { tenant, type: options.type, logger: parts.logger });
+      const about = { kind: "webhook", id: options.id, dueInMs: 0, isShared: false } as const;
+      const envelope = await payloads.encode(json, about);
+      return { json: envelope === undefined ? json : JSON.stringify(envelope), options };
+    },
+    dataOf: ({ id, json }) => payloads.decode(JSON.parse(json), { kind: "webhook", id }),
   });
 }
 
-/** Returns the check of a sender's messages. Undefined if the value is not a sender. */
-export function messageCheckOf(webhooks: unknown): CheckMessage | undefined {
-  return typeof webhooks === "object" && webhooks !== null
-    ? messageChecks.get(webhooks)
-    : undefined;
+/** Returns the access of an outbox to this sender. Undefined if the value is not a sender. */
+export function messageRowsOf(webhooks: unknown): MessageRows | undefined {
+  return typeof webhooks === "object" && webhooks !== null ? messageRows.get(webhooks) : undefined;
 }
 
 export function createSending(parts: SendingParts): Sending {

@@ -42,6 +42,7 @@ describe("the data of an example", () => {
     "examples/jobs/debounce.ts",
     "examples/jobs/keep-newest.ts",
     "examples/jobs/flow.ts",
+    "examples/jobs/encrypt-payloads.ts",
     "examples/calls/throttled-client.ts",
     "examples/calls/stop-at-a-budget.ts",
     "examples/calls/share-a-rate.ts",
@@ -82,6 +83,19 @@ describe("the data of an example", () => {
     expect(example.stderr).toBe("");
     expect(await operator.keys("*")).toEqual([]);
   });
+});
+
+it("the example of encrypted payloads reads both keys, and shows nothing without one", async () => {
+  const example = scripts.start("examples/jobs/encrypt-payloads.ts", {
+    env: { REDIS_URL: inject("redisUrl") },
+  });
+
+  expect(await example.ended).toBe(0);
+  expect(example.stdout.trim().split("\n")).toEqual([
+    "without the key: aes-256-gcm:k1",
+    "paid to DE89 3704 0044 0532 0130 00",
+    "paid to GB29 NWBK 6016 1331 9268 19",
+  ]);
 });
 
 describe("the example of an outbox", () => {

@@ -104,6 +104,8 @@ export interface QueueDeclared extends QueueSettings {
   readonly ordered?: { readonly stuck: "skip" | "hold"; readonly keys: "all" | "some" } | undefined;
   /** True if the bucket computes the cost of each job. */
   readonly hasCosts: boolean;
+  /** The names of the codecs of its payloads. Undefined without codecs. */
+  readonly codecs?: readonly string[] | undefined;
   /** True if the queue belongs to a webhook sender. */
   readonly isSender?: boolean | undefined;
   readonly maxJobBytes?: number | undefined;

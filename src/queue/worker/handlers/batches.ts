@@ -48,7 +48,15 @@ export interface Batches<Data, Result> {
 type Drawn = DrawnSlot | NoRoomYet | undefined;
 type BatchWorker<Data, Result> = Pick<
   WorkerContext<Data, Result>,
-  "queue" | "bucket" | "clock" | "downstream" | "failOnResponse" | "schema" | "timeoutMs" | "logger"
+  | "queue"
+  | "bucket"
+  | "clock"
+  | "downstream"
+  | "failOnResponse"
+  | "payloads"
+  | "schema"
+  | "timeoutMs"
+  | "logger"
 >;
 
 interface Member<Data> {
@@ -271,7 +279,7 @@ export function createBatches<Data, Result>(
     async run(attempt) {
       const { stored, context, slot } = attempt;
       const batch = batchOf.get(context)!;
-      context.begin(stored, slot);
+      context.begin(stored, slot, worker.payloads);
       slot.onLeaseEnding((reason) => context.abort(reason));
       let job: Job<Data>;
       try {

@@ -1,4 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
+import type { CodecError } from "../../../core/errors.ts";
 import { isWithin } from "../../../core/key-path.ts";
 import { baseOf, type QueueName } from "../scripts/keys.ts";
 import { bindScripts } from "../scripts/script.ts";
@@ -32,6 +33,8 @@ export interface LoggedMessage {
   readonly endpoints: readonly string[];
   /** The message's state at each endpoint. */
   readonly states: ReadonlyMap<string, string>;
+  /** Why this process cannot decode the body, which is then empty. Undefined if it can. */
+  readonly unreadable?: CodecError | undefined;
 }
 
 /** Selects a part of a list that is sorted by time. The newest entries come first by default. */

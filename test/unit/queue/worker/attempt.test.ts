@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { createPayloads } from "../../../../src/core/codec.ts";
 import { LeaseLostError, StoreUnavailableError } from "../../../../src/core/errors.ts";
 import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { runAttempt } from "../../../../src/queue/worker/attempt.ts";
@@ -28,6 +29,7 @@ const downstream = {
   undecided: 0,
   close: () => {},
 };
+const payloads = createPayloads("jobs");
 const pass = { passes: true, isProbe: false, startedAtMs: 0 } as const;
 const job = { id: "1", data: "x", priority: "normal" } as unknown as Job<string>;
 
@@ -39,7 +41,8 @@ async function signalAtStart(afterMs: number): Promise<AbortSignal> {
   const slot = (await bucket.draw()) as DrawnSlot;
   await vi.advanceTimersByTimeAsync(afterMs);
   const handler = async (_job: Job<string>, { signal }: JobContext): Promise<AbortSignal> => signal;
-  const parts = { queue: "jobs", bucket, downstream, handler, logger: { warn() {}, error() {} } };
+  const logger = { warn() {}, error() {} };
+  const parts = { queue: "jobs", bucket, downstream, handler, payloads, logger };
   const context = createJobContext({ jobId: job.id, token: "t", attempt: 1 });
   const signal = await runAttempt(parts, {
     stored: {} as Stored<string>,
@@ -73,7 +76,7 @@ describe("a handler with 50 ms", () => {
     const timersBefore = vi.getTimerCount();
     const logger = { warn() {}, error() {} };
     const context = createJobContext({ jobId: job.id, token: "t", attempt: 1 });
-    const parts = { queue: "jobs", bucket, downstream, handler, logger, timeoutMs: 50 };
+    const parts = { queue: "jobs", bucket, downstream, handler, payloads, logger, timeoutMs: 50 };
     const stored = { opts: {}, attemptsMade: 1 } as Stored<string>;
     const attempt = { stored, job, context, slot, pass };
     const timersLeft = (): number => vi.getTimerCount() - timersBefore;

@@ -31,6 +31,7 @@ const ENTRIES = {
   webhooks: "src/webhooks/index.ts",
   outbox: "src/queue/outbox/index.ts",
   codec: "src/stores/codec/index.ts",
+  nestjs: "src/sluice/nestjs/index.ts",
   metrics: "src/insight/metrics/index.ts",
   opentelemetry: "src/insight/metrics/opentelemetry/index.ts",
   cli: "src/cli/main.ts",
@@ -47,6 +48,7 @@ const TYPES = [
   "webhooks/index.d.ts",
   "queue/outbox/index.d.ts",
   "stores/codec/index.d.ts",
+  "sluice/nestjs/index.d.ts",
   "insight/metrics/index.d.ts",
   "insight/metrics/opentelemetry/index.d.ts",
 ];
@@ -54,7 +56,7 @@ const TYPES = [
 const LUA_SOURCE = "src/stores/redis/scripts/lua-source.ts";
 const TRANSLATED_SCRIPTS = "src/stores/memory/translated-scripts.ts";
 const PAGE_FILES = "src/server/dashboard/page-files.ts";
-const VERSION = "src/sluice/version.ts";
+const VERSION = "src/insight/version.ts";
 const LUA = "lua";
 const LICENSES = "licenses.txt";
 const UPLOT = "node_modules/uplot";
@@ -242,7 +244,11 @@ function keepTypes(path: string, kept: Set<string>): void {
     const imported = match[1]!;
     if (imported.startsWith(".")) {
       keepTypes(resolve(dirname(path), imported.replace(/\.ts$/, ".d.ts")), kept);
-    } else if (!imported.startsWith("node:") && !DEPENDENCIES.includes(imported)) {
+    } else if (
+      !imported.startsWith("node:") &&
+      !DEPENDENCIES.includes(imported) &&
+      !(imported.startsWith("@nestjs/") && path.includes("/nestjs/"))
+    ) {
       const what = `${relative(OUT, path)} imports "${imported}", which users do not have`;
       throw new Error(`${what}: mark what needs it as @internal`);
     }

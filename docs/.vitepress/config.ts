@@ -88,6 +88,7 @@ const SIDEBAR = [
   ]),
   section("More guides", [
     ["guides/any-language"],
+    ["guides/nestjs"],
     ["guides/forward"],
     ["guides/ready-workers"],
     ["guides/test-your-code"],
@@ -108,6 +109,7 @@ const SIDEBAR = [
     ["reference/api/webhooks/", "API: sluice/webhooks"],
     ["reference/api/queue/outbox/", "API: sluice/outbox"],
     ["reference/api/stores/codec/", "API: sluice/codec"],
+    ["reference/api/sluice/nestjs/", "API: sluice/nestjs"],
     ["reference/api/llm/", "API: sluice/llm"],
     ["reference/api/server/", "API: sluice/server"],
     ["reference/api/insight/metrics/", "API: sluice/metrics"],

@@ -21,7 +21,7 @@ import { addOperations } from "./operations.ts";
 import { addMcp } from "./commands/mcp.ts";
 import { addServe } from "./commands/serve.ts";
 import { addRules } from "./commands/rules.ts";
-import { readVersion } from "../sluice/version.ts";
+import { readVersion } from "../insight/version.ts";
 import { addWorker } from "./commands/work.ts";
 import {
   BrokenFileError,

@@ -43,7 +43,7 @@ import {
 import { keepParts } from "./parts.ts";
 import { useRules } from "./rules.ts";
 import { createQueues } from "./queues.ts";
-import { readVersion } from "./version.ts";
+import { readVersion } from "../insight/version.ts";
 import { createWorkers } from "./workers.ts";
 import type { FromJson } from "../queue/job.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";

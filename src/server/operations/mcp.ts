@@ -12,7 +12,7 @@ import {
   type Door,
 } from "../../operations/operation.ts";
 import { sayInJson } from "../../operations/text.ts";
-import { readVersion } from "../../sluice/version.ts";
+import { readVersion } from "../../insight/version.ts";
 
 /**
  * The supported protocol versions, newest first. A client that asks for another version gets the

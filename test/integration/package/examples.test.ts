@@ -85,6 +85,24 @@ describe("the data of an example", () => {
   });
 });
 
+it("the example of Nest runs a job for a request, and leaves nothing behind", async () => {
+  const { url, operator } = await servers.start();
+  const example = scripts.start("examples/servers/nestjs.ts", {
+    env: { REDIS_URL: url, PORT: "0", TSX_TSCONFIG_PATH: "tsconfig.check.json" },
+  });
+  await waitUntil(() => example.stdout.includes("Ask http"), "the server listens");
+  const [, base] = /Ask (\S+):/.exec(example.stdout)!;
+
+  const response = await fetch(`${base}/charges/1200`, { method: "POST" });
+  const body: unknown = await response.json();
+  example.signal("SIGTERM");
+  await example.ended;
+
+  expect(body).toEqual({ result: "charged 1200" });
+  expect(example.stderr).toBe("");
+  expect(await operator.keys("*")).toEqual([]);
+});
+
 it("the example of encrypted payloads reads both keys, and shows nothing without one", async () => {
   const example = scripts.start("examples/jobs/encrypt-payloads.ts", {
     env: { REDIS_URL: inject("redisUrl") },

@@ -52,6 +52,7 @@ export async function runDocBlock(
   const built = await transform(code.replaceAll('.ts"', '.js"'), {
     loader: "ts",
     target: "node20",
+    tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
   });
   await writeFile(file, built.code);
   const env = {

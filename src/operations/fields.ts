@@ -147,12 +147,14 @@ export const FAILED_FILTER: {
   readonly name: Field<string>;
   readonly reason: Field<string>;
   readonly code: Field<string>;
+  readonly group: Field<string>;
   readonly since: Field<number>;
 } = {
   key: KEY,
   name: NAME.optional().describe("The name of the job."),
   reason: NAME.optional().describe("A part of the reason, or of an error that caused it."),
   code: NAME.optional().describe("The code of the error, or of an error that caused it."),
+  group: NAME.optional().describe("The id of a group of dead letters with one error."),
   since: agoField(
     "since",
     "The earliest failure, in ms since 1970.",

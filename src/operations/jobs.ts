@@ -3,7 +3,13 @@ import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
 import type { JobState } from "../queue/job.ts";
-import type { FailedFilter, FailedJob } from "../queue/manage/dead-letters.ts";
+import type {
+  FailedFilter,
+  FailedGroup,
+  FailedGroups,
+  FailedGroupsFilter,
+  FailedJob,
+} from "../queue/manage/dead-letters.ts";
 import { BY_WHOM, CURSOR, DATA, FAILED_FILTER, KEY, limitField, NAME, STATE } from "./fields.ts";
 import {
   jobMissing,
@@ -16,6 +22,7 @@ import { QUEUE, steered } from "./queues.ts";
 import {
   COUNT,
   DEAD_LETTER,
+  FAILED_GROUP,
   JOB,
   JOB_STATUS,
   list,
@@ -334,6 +341,56 @@ function showFailed(
   ];
 }
 
+const failedGroups = operation({
+  ...LOOK,
+  name: "queue.failed-groups",
+  target: "queue",
+  summary: "Dead letters grouped by their error, the largest group first",
+  input: z.strictObject({
+    ...QUEUE,
+    ...FAILED_FILTER,
+    look: z
+      .int()
+      .min(1)
+      .default(10_000)
+      .describe("The most dead letters to read, the newest first.")
+      .meta({ maximum: 100_000 }),
+  }),
+  answers: "The groups.",
+  output: object({ groups: list(FAILED_GROUP), looked: COUNT, hasMore: { type: "boolean" } }),
+  privacy: NO_DATA,
+  run: async (context, { queue, ...filter }) =>
+    (await context.queue(queue)).failedGroups(filter as FailedGroupsFilter),
+  http: { path: "GET /api/v1/queues/:queue/failed-groups", tag: "queues" },
+  cli: {
+    command: "failed-groups <queue>",
+    about: "the dead letters of a queue by their error: count, first, last and tenants",
+    examples: ["sluice failed-groups charges --since 2h"],
+    show: showGroups,
+  },
+});
+
+function showGroups({ groups, looked, hasMore }: FailedGroups): Shown {
+  if (groups.length === 0) return "No dead letter matches.";
+  const rows = groups.map((each) => [
+    each.group,
+    String(each.count),
+    timeText(each.firstAtMs),
+    timeText(each.lastAtMs),
+    tenantsText(each),
+    each.reason,
+  ]);
+  const heads = ["group", "count", "first", "last", "tenants", "reason"];
+  const more = hasMore ? [`Of the newest ${looked} dead letters: --look reads more.`] : [];
+  return [{ heads, rows }, ...more];
+}
+
+function tenantsText({ tenants, topTenants }: FailedGroup): string {
+  if (tenants === 0) return "-";
+  const others = tenants - topTenants.length;
+  return `${topTenants.join(", ")}${others > 0 ? ` and ${others} more` : ""}`;
+}
+
 /** The fields that select dead letters: one by its id, several by their ids, or all that match. */
 const WHICH = {
   id: z.string().optional().describe("One dead letter. Filters are then ignored."),
@@ -399,7 +456,7 @@ const BY_COMMAND = {
   hidden: ["id", "ids"],
   read(options: Readonly<Record<string, unknown>>, args: readonly unknown[]) {
     const ids = args[1] as readonly string[];
-    const isFiltered = ["key", "name", "reason", "code", "since", "limit"].some(
+    const isFiltered = ["key", "name", "reason", "code", "group", "since", "limit"].some(
       (name) => options[name] !== undefined,
     );
     const ways = [ids.length > 0, isFiltered, options["all"] === true].filter(Boolean).length;
@@ -532,6 +589,12 @@ const purge = operation({
     show: ({ purged }: { readonly purged: number }) =>
       `${counted(purged, "job was", "jobs were")} removed for good.`,
   },
+  form: {
+    title: "Purge {what}",
+    fields: [],
+    confirm: "Purge",
+    done: "{purged} removed for good.",
+  },
 });
 
 export const JOB_OPERATIONS: readonly AnyOperation[] = [
@@ -540,6 +603,7 @@ export const JOB_OPERATIONS: readonly AnyOperation[] = [
   why,
   cancel,
   failed,
+  failedGroups,
   replay,
   purge,
 ];

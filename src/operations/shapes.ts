@@ -361,6 +361,18 @@ export const DEAD_LETTER: object = object({
   "unreadable?": text("Why this process cannot decode the data. Only if requested."),
 });
 
+export const FAILED_GROUP: object = object({
+  group: text("The id of the group, for replay and purge."),
+  reason: text("The reason of the newest dead letter."),
+  "errorName?": TEXT,
+  "code?": TEXT,
+  count: COUNT,
+  firstAtMs: NUMBER,
+  lastAtMs: NUMBER,
+  tenants: COUNT,
+  topTenants: list(TEXT),
+});
+
 export const ATTEMPT: object = object({
   message: TEXT,
   endpoint: TEXT,

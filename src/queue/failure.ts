@@ -2,6 +2,7 @@
  * Describes the error that failed an attempt. The error's message becomes the job's reason. The error's code, status
  * and causes are stored in addition, because BullMQ keeps only a message and a stack.
  */
+import { createHash } from "node:crypto";
 import { describeValue } from "../core/describe.ts";
 import { isResponse, statusIn } from "../throttle/feedback/layers.ts";
 import { readProperty } from "../throttle/feedback/properties.ts";
@@ -198,4 +199,19 @@ export function parseErrorFacts(json: unknown): FailureFacts {
   } catch {
     return {};
   }
+}
+
+/** Numbers, UUIDs and long hexadecimal numbers, which differ between failures of the same kind. */
+const VARYING = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{12,}\b|\d+/gi;
+/** The characters of a reason that decide its group. */
+const GROUPED_BY = 300;
+
+/**
+ * Returns the id of the group of a failure. Failures are in the same group if the names, codes and statuses of their
+ * errors are equal, and their reasons differ only in numbers and ids.
+ */
+export function failureGroupOf(reason: string, { errorName, code, status }: FailureFacts): string {
+  const text = reason.slice(0, GROUPED_BY).replaceAll(VARYING, "#");
+  const parts = JSON.stringify([errorName ?? "", code ?? "", status ?? "", text]);
+  return createHash("sha256").update(parts).digest("hex").slice(0, 10);
 }

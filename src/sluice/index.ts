@@ -114,7 +114,14 @@ export type { Schedule, Schedules } from "../queue/enqueue/schedules.ts";
 
 export type { Schema } from "../queue/enqueue/data.ts";
 
-export type { DeadLetters, FailedJob, FailedFilter } from "../queue/manage/dead-letters.ts";
+export type {
+  DeadLetters,
+  FailedFilter,
+  FailedGroup,
+  FailedGroups,
+  FailedGroupsFilter,
+  FailedJob,
+} from "../queue/manage/dead-letters.ts";
 
 export type {
   QueueEmitter,

@@ -169,6 +169,7 @@ const CALLS: Readonly<
     removeJobs: { args: [], options: { key: "acme" } },
     rescheduleJobs: { args: [{}], options: DUE },
     failed: { args: [], options: { key: "acme" } },
+    failedGroups: { args: [], options: { key: "acme" } },
     replay: { args: [], options: { key: "acme" } },
     purge: { args: [], options: { key: "acme" } },
     job: { args: ["1"] },

@@ -84,6 +84,35 @@ describe("the board of queues", () => {
     await page.getByText("No worker is running.").waitFor();
   });
 
+  it("replays and purges the dead letters of one error, after it said what that does", async () => {
+    const { url, service, queue } = await openQueueBoard();
+    await queue.enqueueMany([{ card: "1" }, { card: "2" }], { attempts: 1, key: "acme" });
+    const worker = service.worker(queue, async ({ data }) => {
+      throw new Error(`the limit of card ${data.card} is exceeded`);
+    });
+    await waitUntil(async () => (await queue.counts()).failed === 3, "all have failed");
+    await worker.close();
+    const { groups } = await queue.failedGroups();
+    const [limits, declined] = groups.map(({ group }) => group);
+    const { page, errors } = await boards.open(`${url}/#/queue/charges`);
+    const rows = page.locator('[aria-label="Dead letters by error"] tbody tr');
+
+    await rows.first().waitFor();
+    expect(await rows.first().textContent()).toContain("is exceeded2acme");
+    await page.getByRole("button", { name: `Purge group ${limits}` }).click();
+    await page.getByText("2 jobs will be removed for good").waitFor();
+    expect((await queue.counts()).failed).toBe(3);
+    await page.getByRole("dialog").getByRole("button", { name: "Purge" }).click();
+    await page.getByText("2 jobs removed for good.").waitFor();
+    await page.getByRole("button", { name: `Replay group ${declined}` }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Replay" }).click();
+
+    await page.getByText("1 job put back into the queue.").waitFor();
+    expect(await queue.counts()).toMatchObject({ failed: 0, waiting: 1 });
+    expect(await page.evaluate("window.hurt")).toBeUndefined();
+    expect(errors).toEqual([]);
+  });
+
   it("pauses a queue, and lets that be undone", async () => {
     const { url, queue } = await openQueueBoard();
     const { page } = await boards.open(`${url}/#/queue/charges`);

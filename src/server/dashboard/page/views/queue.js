@@ -22,6 +22,8 @@ import {
 } from "../parts/parts.js";
 
 const SHOWN = 25;
+/** How many dead letters the page groups. It reads them again with each refresh, so only the newest. */
+const GROUPED = 1_000;
 
 export function queueView({ name, redraw, stay, mayAct }) {
   const path = `api/v1/queues/${encodeURIComponent(name)}`;
@@ -32,14 +34,15 @@ export function queueView({ name, redraw, stay, mayAct }) {
     title: name,
     async load(signal) {
       const query = new URLSearchParams({ queue: name, limit: SHOWN });
-      const [queue, { failed }, { changes }] = await Promise.all([
+      const [queue, { failed }, grouped, { changes }] = await Promise.all([
         ask(path, { signal }),
         ask(`${path}/failed?limit=${SHOWN}`, { signal }),
+        ask(`${path}/failed-groups?look=${GROUPED}`, { signal }),
         ask(`api/v1/changes?${query}`, { signal }),
       ]);
-      return { ...queue, failed, changes };
+      return { ...queue, failed, grouped, changes };
     },
-    draw({ bucket, status, pauses, schedules, failed, changes }) {
+    draw({ bucket, status, pauses, schedules, failed, grouped, changes }) {
       const own = pauses.find(({ key }) => key === undefined);
       return [
         crumb("#/queues", "Queues"),
@@ -55,6 +58,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
         reasons(status, pauses),
         tiles(status),
         lanesPanel(status),
+        grouped.groups.length > 0 && panel("Dead letters by error", groupsTable(grouped)),
         panel(
           "Dead letters",
           [
@@ -68,7 +72,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
           ],
           mayAct() &&
             status.jobs.failed > 0 &&
-            button("Replay all", () => replay({ many: status.jobs.failed })),
+            button("Replay all", () => replay({ many: plural(status.jobs.failed, "job") })),
         ),
         settingsPanel("Settings", status.settings, "No settings.", {
           rules: () => [badge("quiet", "rules"), ` version ${status.rulesVersion}`],
@@ -110,19 +114,67 @@ export function queueView({ name, redraw, stay, mayAct }) {
         );
   }
 
-  /** Replays one dead letter by its id, or all of them. */
-  function replay({ id, many }) {
+  /** Replays one dead letter by its id, a group of them, or all of them. */
+  function replay({ id, group, many }) {
     openForm("queue.replay", {
       path,
       redraw,
-      body: id === undefined ? {} : { id },
+      body: { id, group },
       words: ({ replayed } = { replayed: 0 }) => ({
-        what: id ?? "all dead letters",
+        what: id ?? (group === undefined ? "all dead letters" : "the dead letters of this error"),
         replayed: plural(replayed, "job"),
       }),
       preview: () =>
-        `${id === undefined ? plural(many, "job") : "The job"} will run again from the first attempt, with a new slot. Anything done before may happen twice. You cannot undo this.`,
+        `${id === undefined ? many : "The job"} will run again from the first attempt, with a new slot. Anything done before may happen twice. You cannot undo this.`,
     });
+  }
+
+  function purge({ group, many }) {
+    openForm("queue.purge", {
+      path,
+      redraw,
+      body: { group },
+      words: ({ purged } = { purged: 0 }) => ({
+        what: "the dead letters of this error",
+        purged: plural(purged, "job"),
+      }),
+      preview: () => `${many} will be removed for good, with their data. You cannot undo this.`,
+    });
+  }
+
+  function groupsTable({ groups, looked, hasMore }) {
+    const rows = groups.map((each) => {
+      const { group, reason, code, tenants, topTenants } = each;
+      const atLeast = hasMore ? "At least " : "";
+      const many = `${atLeast}${plural(each.count, "job")}`;
+      const names = topTenants.slice(0, 3).join(", ");
+      const others = tenants - Math.min(3, topTenants.length);
+      return [
+        h("span", {}, code === undefined || reason.includes(code) ? reason : `${code}: ${reason}`),
+        count(each.count),
+        tenants === 0
+          ? nothing()
+          : h("span", {}, others > 0 ? `${names} +${count(others)}` : names),
+        when(each.firstAtMs),
+        when(each.lastAtMs),
+        mayAct()
+          ? h("div.actions", {}, [
+              button("Replay", () => replay({ group, many }), {
+                "aria-label": `Replay group ${group}`,
+              }),
+              button("Purge", () => purge({ group, many }), {
+                "aria-label": `Purge group ${group}`,
+              }),
+            ])
+          : "",
+      ];
+    });
+    const title = "Dead letters by error";
+    const heads = ["Error", "#Jobs", "Tenants", "First", "Last", ""];
+    return [
+      table(title, heads, rows, "No dead letters.", { kind: "cards.groups" }),
+      hasMore && h("p.muted", {}, `Of the newest ${count(looked)} dead letters.`),
+    ];
   }
 
   function deadLetters(failed) {
@@ -148,7 +200,8 @@ export function queueView({ name, redraw, stay, mayAct }) {
     if (found !== undefined) return h("pre", { tabindex: 0 }, found);
     const show = async () => {
       const { job } = await ask(`${path}/jobs/${encodeURIComponent(id)}?data=true`);
-      shown.data.set(id, JSON.stringify(job.data, undefined, 2) ?? "no data");
+      const text = job.unreadable ?? JSON.stringify(job.data, undefined, 2);
+      shown.data.set(id, text ?? "no data");
       redraw();
     };
     return h(

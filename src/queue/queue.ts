@@ -142,6 +142,8 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   readonly schema: Schema<Data> | undefined;
   readonly maxJobBytes: number;
   readonly payloads: Payloads;
+  /** The codecs that only other processes give this queue. */
+  readonly missingCodecs: readonly string[];
   /** The queue settings that rules and operators can change, such as how many done jobs are kept. */
   readonly settings: QueueSettingsLive;
   /** The middleware of the sluice and of the queue. */
@@ -354,6 +356,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   });
   const owned: OwnedQueue<Data, Result, Input> = Object.assign(queue, {
     weightsOf,
+    missingCodecs: elsewhere?.codecs ?? [],
     schema,
     maxJobBytes,
     payloads,

@@ -140,9 +140,10 @@ export interface OwnedWorker<Data = unknown, Result = unknown> extends Worker<Da
   /** Drains the worker together with others. */
   readonly drainable: Drainable;
   /** Ends the jobs of this queue that programs outside of this process run. */
-  readonly handedOver: HandedOver;
-  /** Called when {@link Demand.jobs} has changed. */
-  onDemand(): void;
+  readonly handedOver: HandedOver & {
+    /** Called when {@link Demand.jobs} has changed. */
+    onDemand(): void;
+  };
 }
 
 /** Bounds the jobs of a worker by the demand of the programs that run them. */
@@ -584,8 +585,7 @@ export function createWorker<Data, Result>(
   };
   return Object.assign(assertArgumentCount(methods, { throws: ["on", "off", "status", "use"] }), {
     drainable,
-    handedOver,
-    onDemand,
+    handedOver: { ...handedOver, onDemand },
   });
 }
 

@@ -107,7 +107,7 @@ export function assertMayBucket({ mayBucket }: Access, name: string): void {
 }
 
 /** @throws {@link HttpProblem} when the queue is not in the scope of the token. */
-function assertQueue(request: FastifyRequest, name: string): void {
+export function assertQueue(request: FastifyRequest, name: string): void {
   if (accessOf(request).mayQueue(name)) return;
   throw new HttpProblem("ERR_FORBIDDEN", `The token is not for queue ${JSON.stringify(name)}.`);
 }

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { RequestNotes } from "../../core/stores/insight/requests.ts";
 import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
+import { assertQueue } from "../access/access.ts";
 import { statusOfJob } from "../../operations/jobs.ts";
 import { JOB_STATUS } from "../../operations/shapes.ts";
 import { HttpProblem, readAfterChange } from "../problem.ts";
@@ -50,6 +51,10 @@ export function jobRoutes(
     const header = request.headers["idempotency-key"];
     const idempotent = readIdempotencyKey({ notes, queue: name, header });
     const { body } = request;
+    // A job learns the results of the jobs that it awaits.
+    for (const { after = [] } of [body].flat() as { after?: readonly { queue: string }[] }[]) {
+      for (const parent of after) assertQueue(request, parent.queue);
+    }
     const store = (
       data: readonly unknown[],
       work: () => Promise<QueuedJob<unknown>[]>,

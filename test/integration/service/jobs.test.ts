@@ -2,11 +2,13 @@ import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { Discard, type Queue, type Sluice } from "sluice";
 import { realSluices } from "../../support/setup/real-sluice.ts";
+import { ask, openServers } from "../../support/server/open-server.ts";
 import { services, type Service } from "../../support/server/service.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
 const sluices = realSluices();
 const servers = services();
+const guarded = openServers();
 
 const MAIL = "/v1/queues/mail/jobs";
 
@@ -59,6 +61,46 @@ describe("POST /v1/queues/:queue/jobs", () => {
     expect(waiting.json).not.toHaveProperty("data");
     expect(done.json).toMatchObject({ state: "done", data: { to: "ann" }, result: "sent" });
     expect(seen).toContainEqual({ to: "bob" });
+  });
+
+  it("stores a job that runs after other jobs, and says that it awaits them", async () => {
+    const { owner, queue, service } = await open();
+    const parent = await service.post(MAIL, { data: "first" });
+    const after = [{ queue: "mail", id: parent.json.id }];
+    const child = await service.post(MAIL, { data: "then", after });
+    const waiting = await service.get(child.headers.location!);
+    const seen: unknown[] = [];
+
+    owner.worker(queue, ({ data }) => void seen.push(data));
+    await waitUntil(() => seen.length === 2, "both are done");
+
+    expect(child.status).toBe(202);
+    expect(waiting.json).toMatchObject({ state: "delayed", waitsFor: "parents" });
+    expect(seen).toEqual(["first", "then"]);
+  });
+
+  it("stores no job that awaits jobs of a queue that the token is not for", async () => {
+    const { owner, queue } = await open();
+    const secret = owner.queue("secret", { bucket: queue.bucket });
+    const { id } = await secret.enqueue("salaries");
+    const token = "only-for-mail-0123456789";
+    const { url } = await guarded.open(owner, {
+      tokens: [{ token, role: "call", queues: ["mail"] }],
+    });
+    const job = { data: 1, after: [{ queue: "secret", id }] };
+
+    for (const body of [job, [job]]) {
+      const type = Array.isArray(body) ? "application/x-ndjson" : "application/json";
+      const text = Array.isArray(body) ? JSON.stringify(job) : body;
+      const refused = await ask(url + MAIL, {
+        token,
+        method: "POST",
+        body: text,
+        headers: { "content-type": type },
+      });
+      expect(refused.status).toBe(403);
+    }
+    expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
   });
 
   it("says when it starts, where a worker is alive", async () => {

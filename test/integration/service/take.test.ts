@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { concurrency, leakyBucket, tokenBucket, type BucketOptions, type Queue } from "sluice";
+import { encryption } from "sluice/codec";
 import { worstWindow } from "sluice/testing";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { ACT, CALL, openServers, VIEW, ask } from "../../support/server/open-server.ts";
@@ -173,6 +174,50 @@ describe("POST /v1/queues/{queue}/take", () => {
     expect(slots).toHaveLength(60);
     expect(worstWindow(slots, 500)).toBeLessThanOrEqual(RATE / 2 + 1);
     expect(await queue.counts()).toMatchObject({ done: 60, waiting: 0, active: 0 });
+  });
+});
+
+describe("jobs of a queue with a codec", () => {
+  const codec = encryption({ keys: { current: "k1", k1: Buffer.alloc(32, 7) } });
+
+  it("are decoded for a client of a server with the codec, and their results are encoded", async () => {
+    const owner = sluices.open();
+    const queue = owner.queue<unknown>("mail", {
+      bucket: owner.bucket("mail", { rate: "1000/s" }),
+      codec,
+    });
+    const service = await servers.start(owner);
+    const job = await queue.enqueue({ to: "ann" });
+
+    const taken = await takeOne(service);
+    const ended = await complete(service, { receipt: taken.receipt, result: { sent: "bo" } });
+
+    expect(taken.data).toEqual({ to: "ann" });
+    expect(ended).toEqual({ id: job.id, state: "done" });
+    expect(await (await queue.job(job.id))!.finished()).toEqual({ sent: "bo" });
+    const plain = sluices.open();
+    await waitUntil(async () => (await plain.findQueue("mail")) !== undefined, "it is known");
+    const [seen] = (await (await plain.findQueue("mail"))!.jobs({ state: "done" })).jobs;
+    expect(seen).toMatchObject({ id: job.id, data: undefined, result: undefined });
+  });
+
+  it("stay in the queue if the server does not have the codec", async () => {
+    const owner = sluices.open();
+    const queue = owner.queue<unknown>("mail", {
+      bucket: owner.bucket("mail", { rate: "1000/s" }),
+      codec,
+    });
+    const { id } = await queue.enqueue({ to: "ann" });
+    const other = sluices.open();
+    await waitUntil(async () => (await other.findQueue("mail")) !== undefined, "it is known");
+    const service = await servers.start(other);
+
+    const refused = await service.post(`${MAIL}/take`, { waitMs: 10 });
+
+    expect(refused.status).toBe(400);
+    expect(refused.json).toMatchObject({ code: "ERR_INVALID_OPTION", option: "queue" });
+    expect(refused.json.detail).toContain("does not have it");
+    expect(await (await queue.job(id))!.state()).toBe("waiting");
   });
 });
 

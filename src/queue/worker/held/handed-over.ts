@@ -77,7 +77,7 @@ export interface HandedOverParts {
   readonly fetcher: Pick<Fetcher, "endHead" | "look" | "wake">;
   /** Called with the id of a job once the outcome of an attempt is stored. */
   readonly onEnded: (id: string) => void;
-  readonly report: Pick<WorkerReport<unknown, unknown>, "resumed">;
+  readonly report: Pick<WorkerReport<unknown, unknown>, "noteResult" | "resumed">;
   readonly runs: Pick<ScheduledRuns, "recover">;
   readonly back: Pick<JobReturns<unknown>, "returnUncounted">;
   /** Returns the breaker's pass of a job that this worker has handed over, and forgets it. */
@@ -214,9 +214,9 @@ export function createHandedOver(parts: HandedOverParts): HandedOver {
         }
         const attempt = { stored: job, job: readJob(job), context, pass };
         const given = outcomeOf(worker, attempt, outcome);
-        const result = worker.payloads.mustEncode(given)
-          ? await encodedResult(worker, attempt.job, given)
-          : given;
+        const isEncoded = worker.payloads.mustEncode(given);
+        if (isEncoded) report.noteResult(job, given);
+        const result = isEncoded ? await encodedResult(worker, attempt.job, given) : given;
         await ask(storeOutcome(stored, job, token, { result }));
         return "done";
       } catch (error) {

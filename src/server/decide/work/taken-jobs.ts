@@ -80,7 +80,7 @@ const MOST_LISTED = 200;
 export function createTakenJobs({ queue, slots, start, onIdle }: TakenJobsParts): TakenJobs {
   const bucket = queue.bucket as OwnedBucket;
   const clients = createClients();
-  const takers = createTakers(() => worker.onDemand());
+  const takers = createTakers(() => worker.handedOver.onDemand());
   let idle = setTimeout(onIdle, IDLE_MS).unref();
 
   const handler = markWithoutCalls<HandOverParts["handler"]>((job, context) => {

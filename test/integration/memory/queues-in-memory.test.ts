@@ -88,7 +88,7 @@ describe("queues of a sluice in memory", () => {
     expect((await other.queue.counts()).waiting).toBe(0);
   });
 
-  it("are refused where nobody has named memory", async () => {
+  it("are refused where the options do not name memory", async () => {
     const sluice = openSluice({});
     const bucket = sluice.bucket("api", { rate: "10/s" });
 
@@ -114,7 +114,7 @@ describe("helpers for tests", () => {
     await advanceTime(sluice, 1_000);
   });
 
-  it("name the jobs that nobody runs", async () => {
+  it("name the jobs that no worker runs", async () => {
     const { sluice, queue } = open();
     await queue.enqueue({ n: 1 });
 
@@ -127,7 +127,7 @@ describe("helpers for tests", () => {
     await expect(advanceTime(open().sluice, ms)).rejects.toThrow(InvalidOptionError);
   });
 
-  it("fail as many attempts as they are told, with the error that they are given", async () => {
+  it("fail the given number of attempts, with the given error", async () => {
     const { sluice, queue } = open();
     sluice.worker(queue, async () => 7);
     failNext(queue, new Error("planned"), 2);

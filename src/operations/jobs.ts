@@ -2,7 +2,8 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
-import type { JobState } from "../queue/job.ts";
+import type { JobExplanation } from "../queue/forecast/explain.ts";
+import type { JobReference, JobState } from "../queue/job.ts";
 import type {
   FailedFilter,
   FailedGroup,
@@ -238,6 +239,98 @@ const why = operation({
     examples: [],
     show: ({ why: reason, eta }: { readonly why: never; readonly eta: never }) =>
       whyText(reason ?? undefined, eta ?? undefined),
+  },
+});
+
+/** A job, and the parents that it still waits for. */
+interface FlowStep extends JobReference {
+  /** Undefined if the token of the caller is not for the queue. */
+  readonly state: JobState | "gone" | undefined;
+  readonly why: JobExplanation | undefined;
+  /** True if other jobs wait for this one, and it waits for no job itself. */
+  readonly isBlocking: boolean;
+  /** The first ten parents. */
+  readonly parents: readonly FlowStep[];
+  /** The number of further parents. */
+  readonly more: number;
+}
+
+/** The most jobs that a tree contains. */
+const MOST_STEPS = 200;
+
+/** Reads a job and the parents that it waits for, level by level down to the jobs that block the flow. */
+async function flowOf(context: Context, asked: JobReference): Promise<FlowStep> {
+  let left = MOST_STEPS;
+
+  async function stepOf({ queue, id }: JobReference, isParent: boolean): Promise<FlowStep> {
+    const step = { queue, id, parents: [], more: 0 };
+    if (!context.caller.mayQueue(queue)) {
+      return { ...step, state: undefined, why: undefined, isBlocking: isParent };
+    }
+    const found = await foundJob(context, { queue, id });
+    if (found === undefined) {
+      return { ...step, state: "gone", why: undefined, isBlocking: isParent };
+    }
+    const [state = "gone", reason] = await Promise.all([found.state(), found.explain()]);
+    const { count = 0, first = [] } = reason?.parents ?? {};
+    const parents: FlowStep[] = [];
+    for (const parent of first) {
+      if (left === 0) break;
+      left -= 1;
+      parents.push(await stepOf(parent, true));
+    }
+    const isBlocking = isParent && count === 0;
+    return { ...step, state, why: reason, isBlocking, parents, more: count - parents.length };
+  }
+
+  return stepOf(asked, false);
+}
+
+/** Returns undefined if no process knows the queue, or the job is not stored. */
+async function foundJob(
+  context: Context,
+  { queue, id }: JobReference,
+): Promise<QueuedJob<unknown> | undefined> {
+  try {
+    return await (await context.queue(queue)).job(id);
+  } catch (error) {
+    if (error instanceof RefusedError && error.code === "ERR_QUEUE_MISSING") return undefined;
+    throw error;
+  }
+}
+
+function flowLines(step: FlowStep, indent = ""): string[] {
+  const { queue, id, state, why: reason, isBlocking, parents, more } = step;
+  const isWaiting = reason !== undefined && reason.waitsFor !== "parents";
+  const what = isWaiting ? `, waits for ${whyText(reason)}` : "";
+  const blocks = isBlocking ? "  <- blocks" : "";
+  return [
+    `${indent}${queue}:${id}  ${state ?? "of another token"}${what}${blocks}`,
+    ...parents.flatMap((parent) => flowLines(parent, `${indent}  `)),
+    ...(more > 0 ? [`${indent}  and ${more} more`] : []),
+  ];
+}
+
+const flow = operation({
+  ...LOOK,
+  name: "job.flow",
+  target: "job",
+  summary: "The jobs that a job waits for, as a tree",
+  input: z.strictObject({ ...QUEUE, ...ID }),
+  answers:
+    "The job. `parents` are those that it still waits for, each with its own; `isBlocking` marks the jobs that must end first.",
+  output: object({ flow: { type: "object" } }),
+  privacy: NO_DATA,
+  async run(context, { queue, id }) {
+    await jobOf(context, queue, id);
+    return { flow: await flowOf(context, { queue, id }) };
+  },
+  http: { path: "GET /api/v1/queues/:queue/jobs/:id/flow", tag: "queues" },
+  cli: {
+    command: "flow <queue> <id>",
+    about: "the jobs that a job waits for, as a tree, and which of them block it",
+    examples: ["sluice flow reports monthly-7"],
+    show: ({ flow: step }: { readonly flow: FlowStep }) => flowLines(step),
   },
 });
 
@@ -601,6 +694,7 @@ export const JOB_OPERATIONS: readonly AnyOperation[] = [
   jobs,
   job,
   why,
+  flow,
   cancel,
   failed,
   failedGroups,

@@ -113,6 +113,25 @@ describe("sluice, with queues,", () => {
     });
   });
 
+  it("shows the jobs that a job waits for as a tree, and those that block it", async () => {
+    const { queue } = await openQueue();
+    const [first, other] = await queue.enqueueMany([1, 2]);
+    const second = await queue.enqueue(3, { after: [first!] });
+    const last = await queue.enqueue(4, { after: [second, other!] });
+
+    const { code, out } = await sluice("flow", "charges", last.id);
+
+    expect(code).toBe(0);
+    expect(out.split("\n")).toEqual([
+      `charges:${last.id}  delayed`,
+      `  charges:${second.id}  delayed`,
+      `    charges:${first!.id}  waiting, waits for no worker  <- blocks`,
+      `  charges:${other!.id}  waiting, waits for no worker  <- blocks`,
+      "",
+    ]);
+    expect((await sluice("flow", "charges", "none")).code).not.toBe(0);
+  });
+
   it("replays and removes dead letters, and removes none without a confirmation", async () => {
     const { service, queue } = await openQueue();
     const worker = service.worker(queue, ({ data }) => {

@@ -118,6 +118,40 @@ describe("/api/v1/queues", () => {
     expect((await queue.counts()).failed).toBe(0);
   });
 
+  it("shows the flow above a job, without jobs of queues that the token is not for", async () => {
+    const secret = service.queue("secret", { bucket: queue.bucket });
+    const parent = await secret.enqueue("salaries");
+    const { id } = await queue.enqueue({ card: SECRET }, { after: [parent] });
+    const path = `/api/v1/queues/charges/jobs/${id}/flow`;
+    const token = "only-for-charges-0123456789";
+    const scoped = await servers.open(service, {
+      tokens: [{ token, role: "view", queues: ["charges"] }],
+    });
+
+    const route = "GET /api/v1/queues/{queue}/jobs/{id}/flow";
+    const flowOf = (json: unknown) => (json as { flow: { parents: { state?: string }[] } }).flow;
+    await waitUntil(
+      async () =>
+        flowOf((await call(route, { token: VIEW, path })).json).parents[0]?.state === "waiting",
+      "the server knows the other queue",
+    );
+    const all = await call(route, { token: VIEW, path });
+    const some = await ask(scoped.url + path, { token });
+
+    const step = { queue: "secret", id: parent.id, isBlocking: true, parents: [], more: 0 };
+    expect(flowOf(all.json)).toMatchObject({ queue: "charges", id, state: "delayed" });
+    expect(flowOf(all.json).parents).toMatchObject([step]);
+    expect(flowOf(some.json).parents).toEqual([step]);
+  });
+
+  it("groups dead letters by their error", async () => {
+    await deadLetter();
+
+    const { json } = await call("GET /api/v1/queues/{queue}/failed-groups", { token: VIEW });
+
+    expect(json).toMatchObject({ groups: [{ count: 1, reason: "card declined" }] });
+  });
+
   it("says why a job waits, and cancels it", async () => {
     const jobs = "/api/v1/queues/charges/jobs";
     const page = await ask(`${url}${jobs}?state=delayed&key=acme`, { token: VIEW });

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { connect } from "node:net";
 import type { Redis } from "ioredis";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { bothRedis } from "../../support/redis/both-redis.ts";
@@ -28,6 +29,30 @@ describe.each([
 
     expect(await later).toEqual([`${key}:list`, "item"]);
     expect(await first).toEqual([key, "member", "7"]);
+  });
+
+  it("end at an HTTP request, and run no command in its body", async () => {
+    const key = `http:${Math.random()}`;
+    const { host, port } = redis().options;
+    for (const method of ["POST", "PUT"]) {
+      const socket = connect({ host: host!, port: port! });
+      const closed = once(socket.resume(), "close");
+      socket.write(`${method} / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nSET ${key} 1\r\n`);
+      await closed;
+    }
+
+    expect(await redis().exists(key)).toBe(0);
+  });
+
+  it("run many commands that come at once, in their order", async () => {
+    const key = `many:${Math.random()}`;
+    const client = another(redis());
+    const pipeline = client.pipeline();
+    for (let count = 0; count < 150_000; count++) pipeline.incr(key);
+
+    const replies = await pipeline.exec();
+
+    expect(replies!.at(-1)).toEqual([null, 150_000]);
   });
 
   it("end a wait with nothing, and then run the commands behind it", async () => {

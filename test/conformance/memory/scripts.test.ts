@@ -43,6 +43,18 @@ const json = fc.letrec((tie) => ({
 })).value;
 
 describe("scripts on the server in memory", () => {
+  it("run no part of a command's name as code", async () => {
+    const name = "get(1).x=globalThis;$c.get";
+    const script = `return redis.call(${JSON.stringify(name)}, "k")`;
+
+    for (const redis of [real(), inMemory()]) {
+      await expect(redis.eval(script, 0)).rejects.toThrow(/command/i);
+      await expect(redis.eval("return redis.call(KEYS[1], 'k')", 1, "constructor")).rejects.toThrow(
+        /command/i,
+      );
+    }
+  });
+
   it("read and write JSON as Redis does", async () => {
     const script = "return cjson.encode({cjson.decode(ARGV[1])[1]})";
     await fc.assert(

@@ -536,9 +536,11 @@ export type Commands = Readonly<Record<string, (...operands: Value[]) => Value>>
 /** Returns `redis.call`, for scripts that compute the command's name. */
 export function caller(commands: Commands): (name: string, ...operands: Value[]) => Value {
   return (name, ...operands) => {
-    const command = commands[name.toUpperCase()];
-    if (command === undefined) throw new Error(`the in-memory Redis has no command ${name}`);
-    return command(...operands);
+    const known = text(name).toUpperCase();
+    if (!Object.hasOwn(commands, known)) {
+      throw new Error(`the in-memory Redis has no command ${known}`);
+    }
+    return commands[known]!(...operands);
   };
 }
 

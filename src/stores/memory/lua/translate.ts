@@ -299,7 +299,8 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
     if (known?.startsWith("math.")) return `${mathName(known)}(${values(given)})`;
     if (known === "redis.call") {
       const [command, ...operands] = given;
-      if (command?.type === "StringLiteral") {
+      // The script may come from any process of this machine, so no other text of it becomes code.
+      if (command?.type === "StringLiteral" && /^[a-z]+$/i.test(command.value)) {
         return `$c.${command.value.toUpperCase()}(${values(operands)})`;
       }
     }

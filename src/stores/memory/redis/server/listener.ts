@@ -20,7 +20,7 @@ export async function listenInMemory(port: number = 0): Promise<MemoryListener> 
     sockets.add(socket);
     const { receive, close } = server.connect({
       write: (bytes) => void socket.write(bytes),
-      end: () => void socket.end(),
+      end: () => socket.destroySoon(),
       address: `${socket.remoteAddress}:${socket.remotePort}`,
     });
     socket.on("data", receive);

@@ -50,12 +50,21 @@ function lengthOf(digits: string, what: string): number {
   throw new Error(`ERR Protocol error: invalid ${what} length`);
 }
 
-/** Reads a request of words in one line, as people type it. */
+/**
+ * Reads a request of words in one line, as people type it. Each HTTP request has a line that begins with one of the
+ * words in `HTTP`, as Redis knows, too: a page in a browser could send commands in the body of a request.
+ */
 function readInline(text: string, start: number): Read | undefined {
   const end = text.indexOf("\n", start);
   if (end < 0) return undefined;
-  return { request: text.slice(start, end).split(/\s+/).filter(Boolean), next: end + 1 };
+  const request = text.slice(start, end).split(/\s+/).filter(Boolean);
+  if (HTTP.has(request[0]?.toLowerCase() ?? "")) {
+    throw new Error("ERR Protocol error: this is an HTTP request");
+  }
+  return { request, next: end + 1 };
 }
+
+const HTTP: ReadonlySet<string> = new Set(["post", "host:"]);
 
 /** Writes a reply. A list ends before its first nil, and a number loses its fraction. */
 export function writeReply(value: Value): string {

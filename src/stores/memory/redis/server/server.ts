@@ -47,6 +47,8 @@ interface Client {
   waiting: Waiting | undefined;
   /** Requests that came while a command blocks. */
   readonly pending: string[][];
+  /** The number of the first pending request that did not run yet. */
+  next: number;
   isMonitor: boolean;
   isClosing: boolean;
   readonly send: (bytes: string) => void;
@@ -156,8 +158,13 @@ export function createMemoryServer(clock: ServerClock = createServerClock()): Me
 
   function runPending(client: Client): void {
     while (client.waiting === undefined && !client.isClosing) {
-      const request = client.pending.shift();
-      if (request === undefined) return;
+      const request = client.pending[client.next];
+      if (request === undefined) {
+        client.pending.length = 0;
+        client.next = 0;
+        return;
+      }
+      client.next += 1;
       const reply = run(client, request);
       if (reply !== undefined) client.send(reply);
     }
@@ -483,6 +490,7 @@ export function createMemoryServer(clock: ServerClock = createServerClock()): Me
         watched: new Map(),
         waiting: undefined,
         pending: [],
+        next: 0,
         isMonitor: false,
         isClosing: false,
         send(bytes) {
@@ -496,7 +504,7 @@ export function createMemoryServer(clock: ServerClock = createServerClock()): Me
         receive(bytes) {
           serve(() => {
             try {
-              client.pending.push(...read(bytes.toString("latin1")));
+              for (const request of read(bytes.toString("latin1"))) client.pending.push(request);
             } catch (error) {
               client.send(writeError((error as Error).message));
               client.isClosing = true;

@@ -234,8 +234,8 @@ local function take_from_lane(lanes, first, start, is_before_turns)
     redis.call('ZADD', lanes.heads, string.format('%.0f', until_ms), key)
     return false, false
   end
-  local is_free = is_before_turns and start > lanes.v
-  local is_probe = plan_turns(lanes, way, id and not is_free and share_of(lanes, id) or 0)
+  local is_probe = plan_turns(lanes, way, id and share_of(lanes, id) or 0)
+  if is_before_turns and start > lanes.v then way[1].finish = start end
   local was_there = false
   if id then
     forget_job(lanes, id, key)

@@ -314,11 +314,22 @@ function formatFloor({ unit, ...rate }: Floor): string {
   return unit === "calls" ? formatRate(rate) : `${formatRate(rate)} ${unit}`;
 }
 
-/** Returns the part of its shared limit that each floor guarantees, from 0 to 1, by the first name of the key. */
-export function floorParts({ fair, limits }: FairPolicy): readonly (readonly [string, number])[] {
-  return Object.entries(fair?.floors ?? {}).map(([key, floor]) => {
-    const { count, periodUs } = limits[floor.limit]!;
-    return [key, floor.count / floor.periodUs / (count / periodUs)];
+/** The floor of a key. */
+export interface KeyFloor {
+  /** The first name of the key. */
+  readonly name: string;
+  /** The part of its shared limit that the floor guarantees, from 0 to 1. */
+  readonly part: number;
+  /** The guaranteed calls a second. Undefined for a floor in another unit. */
+  readonly callsPerSecond: number | undefined;
+}
+
+/** Returns the floors of a policy. */
+export function floorsOf({ fair, limits }: FairPolicy): readonly KeyFloor[] {
+  return Object.entries(fair?.floors ?? {}).map(([name, { unit, count, periodUs, limit }]) => {
+    const shared = limits[limit]!;
+    const part = count / periodUs / (shared.count / shared.periodUs);
+    return { name, part, callsPerSecond: unit === "calls" ? (count / periodUs) * 1e6 : undefined };
   });
 }
 

@@ -19,6 +19,7 @@ import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { HeldJob, JobSupply } from "../bullmq/stored-worker.ts";
 import { firstOfText } from "../../core/key-path.ts";
+import type { KeyFloor } from "../../core/policy/fair.ts";
 import { keyTextOf, type Job } from "../job.ts";
 
 /** Fetches jobs from the lanes for one worker, and sends the worker's updates to the lanes. */
@@ -76,8 +77,8 @@ export interface FetcherParts {
    * Returns how many waiting jobs are blocked by their key's limits. These jobs do not take the turns of other jobs.
    */
   readonly deferred: () => number;
-  /** Returns the first names of the keys with a floor, and which part of the bucket's rate it is, from 0 to 1. */
-  readonly floors: () => readonly (readonly [name: string, part: number])[];
+  /** Returns the floors of keys in the bucket. */
+  readonly floors: () => readonly KeyFloor[];
   /** Called when Redis has signalled that there may be a job, but the worker has no room for one. */
   readonly onUnused?: (() => void) | undefined;
 }
@@ -126,10 +127,15 @@ const TOGETHER = 1 / 8;
 const MOST_TAKEN = 500;
 const MOST_EXPIRED = 50;
 
-/** The jobs of a key that wait here for their slots, and that started recently. */
+/** The jobs of a key that wait here for their slots, and that began to wait or started recently. */
 interface Load {
   waiting: number;
+  readonly arrived: RecentCount;
   readonly started: RecentCount;
+}
+
+function createLoad(): Load {
+  return { waiting: 0, arrived: createRecentCount(SPEED_MS), started: createRecentCount(SPEED_MS) };
 }
 
 export function createFetcher(parts: FetcherParts): Fetcher {
@@ -149,8 +155,8 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   /** By the first name of the key. */
   const loads = new Map<string, Load>();
   let forgotKeysAtMs = performance.now();
-  /** The number of keys with a floor that earlier requests have looked at. */
-  let floorsSeen = 0;
+  /** The number of the floor that the next request names first. */
+  let firstFloor = 0;
   let tripMs = 0;
   let requests = 0;
   let askedAtMs = performance.now();
@@ -189,8 +195,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   function loadOf(key: string) {
     const name = firstOfText(key);
     let load = loads.get(name);
-    if (load === undefined)
-      loads.set(name, (load = { waiting: 0, started: createRecentCount(SPEED_MS) }));
+    if (load === undefined) loads.set(name, (load = createLoad()));
     return load;
   }
 
@@ -216,20 +221,30 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   }
 
   /**
-   * Returns the keys of which fewer jobs wait here than their floors need, and how many more to fetch. The lanes hand
-   * out the other jobs by weight.
+   * Returns the keys that need more jobs here to use their floors, and how many. A key gets no more than its floor in
+   * this way: a worker that is slower than the bucket would never fetch jobs of the other keys. The lanes hand out the
+   * other jobs by weight.
    */
   function belowFloor(): (readonly [name: string, more: number])[] {
     const floors = parts.floors();
     // Jobs that were not handed out may be of these keys.
     if (floors.length === 0 || ready.length > 0) return [];
-    const recent = started.count(performance.now());
+    const nowMs = performance.now();
+    const recent = started.count(nowMs);
+    const looked = Math.min(floors.length, MOST_FLOORS);
     const found: (readonly [string, number])[] = [];
-    for (let left = Math.min(floors.length, MOST_FLOORS); left > 0; left -= 1) {
-      const [name, part] = floors[(floorsSeen += 1) % floors.length]!;
-      const more = Math.max(1, aheadOf(recent * part)) - (loads.get(name)?.waiting ?? 0);
+    for (let at = 0; at < looked; at += 1) {
+      const { name, part, callsPerSecond } = floors[(firstFloor + at) % floors.length]!;
+      const { waiting: held = 0, arrived } = loads.get(name) ?? {};
+      const ofFloor =
+        callsPerSecond === undefined ? recent * part : (callsPerSecond * SPEED_MS) / 1_000;
+      const more = Math.min(
+        Math.ceil(ofFloor) - (arrived?.count(nowMs) ?? 0),
+        Math.max(1, aheadOf(recent * part)) - held,
+      );
       if (more > 0) found.push([name, more]);
     }
+    firstFloor += looked === floors.length ? 1 : looked;
     return found;
   }
 
@@ -379,7 +394,10 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     async whileWaiting(key, slot) {
       const load = key === undefined ? undefined : loadOf(key);
       waiting += 1;
-      if (load !== undefined) load.waiting += 1;
+      if (load !== undefined) {
+        load.waiting += 1;
+        load.arrived.add(performance.now());
+      }
       try {
         return await slot;
       } finally {

@@ -45,7 +45,7 @@ import {
 } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
 import type { QueueSettingsLive } from "../enqueue/settings.ts";
-import { floorParts } from "../../core/policy/fair.ts";
+import { floorsOf } from "../../core/policy/fair.ts";
 import { createFetcher, probeOf, type Fetcher } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import { keyTextOf, mapInTurns, type Job } from "../job.ts";
@@ -189,6 +189,8 @@ const LEAST_QUIET_LOCK_MS = 30_000;
 const REDIS_GRACE_MS = 2_000;
 /** The least number of jobs that a worker fetches for programs that wait for as many. */
 const LEAST_HANDED = 8;
+/** How often a worker tries to extend the lock of a job that it hands over. */
+const MOST_LOCK_ATTEMPTS = 3;
 /** The most handed-over jobs that a worker remembers. */
 const MOST_HANDED = 100_000;
 
@@ -240,7 +242,7 @@ export function createWorker<Data, Result>(
     // While jobs wait here, admits one job less, so that only one job tests the downstream.
     admits: () => (running.unbegun === 0 ? bucket.breaker.admits : bucket.breaker.admits - 1),
     deferred: () => bucket.deferred,
-    floors: () => floorParts(bucket.policy),
+    floors: () => floorsOf(bucket.policy),
   };
   const slots = createJobSlots(worker);
   const batches =
@@ -411,8 +413,9 @@ export function createWorker<Data, Result>(
         if (ended.isRefused) return await back.giveBack(bullJob, context);
         isKept = ended.keepsSlot;
         handed.set(token, pass);
-        if (ended.lockMs !== undefined)
-          await stored.extendJobLocks([call.id], [token], ended.lockMs).catch(() => undefined);
+        // From here on, only the program that runs the job renews its lock.
+        context.isGoingBack = true;
+        if (ended.lockMs !== undefined) await keepLock(call.id, token, ended.lockMs);
         return back.leave();
       } catch (error) {
         if (error instanceof UncountedFailure)
@@ -497,6 +500,22 @@ export function createWorker<Data, Result>(
     if (!connection.isReady()) return;
     const kept = [retention.close(), failedRetention.close()];
     await Promise.all([...kept, fetcher.sendLast(), presence.sendLast()]);
+  }
+
+  /** Extends the lock of a job that was handed over. Never rejects. */
+  async function keepLock(id: string, token: string, forMs: number): Promise<void> {
+    let reason = "its lock is lost";
+    for (let attempt = 0; attempt < MOST_LOCK_ATTEMPTS; attempt++) {
+      try {
+        const lost = await stored.extendJobLocks([id], [token], forMs);
+        if (lost.length === 0) return;
+        break;
+      } catch (error) {
+        reason = reasonOf(error);
+      }
+    }
+    const problem = `The lock of a job that was handed over could not be extended, so the job may run twice: ${reason}`;
+    logger.warn({ queue: queue.name, job: id, reason }, problem);
   }
 
   /**

@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -27,4 +28,27 @@ it("jobs of a tenant get its floor beside the jobs of many tenants, and no more 
   expect(share("acme")).toBeLessThanOrEqual(0.5);
   // The others divide the rest.
   for (const key of TENANTS) expect(share(key)).toBeGreaterThanOrEqual(0.6 / 20 / 2);
+});
+
+it("a floor does not keep a slow worker from the jobs of others", async () => {
+  const sluice = sluices.open();
+  const policy = { rate: "1000/s", fair: { floors: { acme: "10/s" } } } as const;
+  const queue = sluice.queue<string>("slow", { bucket: sluice.bucket("slow", policy) });
+  for (const key of ["acme", "bolt"]) {
+    await queue.enqueueMany(Array.from({ length: 150 }, String), { key });
+  }
+  const started: string[] = [];
+
+  sluice.worker(
+    queue,
+    async ({ key }) => {
+      started.push(String(key));
+      await setTimeout(5);
+    },
+    { concurrency: 1 },
+  );
+  await waitUntil(() => started.length >= 100, "the jobs have started");
+
+  const ofBolt = started.slice(0, 100).filter((key) => key === "bolt").length;
+  expect(ofBolt).toBeGreaterThanOrEqual(35);
 });

@@ -5,6 +5,7 @@ import type {
   TakeRequest,
 } from "../../../src/stores/redis/scripts/queue/lanes.ts";
 import type { LaneStore } from "../../../src/stores/redis/queue/store.ts";
+import type { KeyFloor } from "../../../src/core/policy/fair.ts";
 import type { Fetched } from "../../../src/queue/bullmq/stored-worker.ts";
 import { createFetcher, type Fetcher } from "../../../src/queue/lanes/fetcher.ts";
 
@@ -20,7 +21,7 @@ export interface FetcherSetup {
   joinFails: boolean;
   places: number;
   heldBack: number;
-  floors: readonly (readonly [string, number])[];
+  floors: readonly KeyFloor[];
 }
 
 /** A fetcher on lanes that answer as a test says: by default that there is no job, and none known to come. */

@@ -266,7 +266,9 @@ describe("how many jobs a fetcher asks for", () => {
   it("includes the jobs that keys with a floor need, for 32 keys at a time", async () => {
     const setup = setUpFetcher();
     startMany(setup.fetcher, 20);
-    setup.floors = Array.from({ length: 40 }, (_, index) => [`k${index}`, 0.4] as const);
+    setup.floors = Array.from({ length: 40 }, (_, index) => {
+      return { name: `k${index}`, part: 0.4, callsPerSecond: undefined };
+    });
     setup.fetcher.whileWaiting("k1", new Promise(() => {})).catch(() => {});
 
     await setup.fetcher.next();
@@ -278,6 +280,25 @@ describe("how many jobs a fetcher asks for", () => {
     expect(first).toContainEqual(["k1", 4]);
     expect(first).toContainEqual(["k2", 5]);
     expect(new Set([...first!, ...second!].map(([name]) => name)).size).toBe(40);
+    await setup.fetcher.close();
+  });
+
+  it("includes no more jobs of a key than its floor, whatever the worker could run", async () => {
+    const setup = setUpFetcher();
+    setup.floors = [{ name: "k", part: 0.5, callsPerSecond: 8 }];
+    const ofFloor = async (): Promise<unknown> => {
+      await lookAgain(setup.fetcher);
+      return setup.asked.at(-1)!.floors;
+    };
+
+    const first = await ofFloor();
+    await setup.fetcher.whileWaiting("k", Promise.resolve());
+    const second = await ofFloor();
+    await setup.fetcher.whileWaiting("k", Promise.resolve());
+    const third = await ofFloor();
+
+    // Two jobs in 250 ms.
+    expect([first, second, third]).toEqual([[["k", 1]], [["k", 1]], []]);
     await setup.fetcher.close();
   });
 

@@ -13,8 +13,7 @@ const maxWorkers = 2;
 const withProcesses = {
   setupFiles: [withoutRedisUrl],
   globalSetup: [globalRedis, globalBuild],
-  // These tests wait for half of their time.
-  maxWorkers: 3,
+  maxWorkers,
   sequence: { groupOrder: 1 },
 };
 
@@ -89,6 +88,9 @@ export default defineConfig({
           testTimeout: 180_000,
           hookTimeout: 60_000,
           ...withProcesses,
+          // These tests wait for half of their time.
+          maxWorkers: 3,
+          sequence: { groupOrder: 2 },
         },
       },
       {

@@ -3,6 +3,7 @@
 Start a server first: npx sluice serve --redis redis://127.0.0.1 --insecure-local
 """
 
+import http.client
 import json
 import os
 import signal
@@ -15,6 +16,8 @@ import urllib.request
 SERVER = os.environ.get("SLUICE_URL", "http://127.0.0.1:3010")
 TOKEN = os.environ.get("SLUICE_TOKEN", "none")
 LOCK_MS = int(os.environ.get("LOCK_MS", "30000"))
+FINAL = {400, 403, 404, 409, 413, 422}  # Repeating such a request changes nothing.
+FAILURES = (OSError, ValueError, http.client.HTTPException)
 stopping = threading.Event()
 
 
@@ -39,9 +42,10 @@ def insist(queue, verb, body):
         try:
             return ask(queue, verb, body)
         except urllib.error.HTTPError as refused:
-            if refused.code < 500:  # The job was lost or cancelled, or the request is wrong.
-                return print(verb, "was refused:", json.load(refused)["detail"], file=sys.stderr)
-        except OSError as error:
+            print(verb, "was refused:", refused.read().decode(errors="replace"), file=sys.stderr)
+            if refused.code in FINAL:  # The job was lost or cancelled, or the request is wrong.
+                return
+        except FAILURES as error:
             print(f"{verb} did not arrive: {error}", file=sys.stderr)
         time.sleep(1)
 
@@ -70,7 +74,7 @@ def work(queue):
             body = {"waitMs": 2000, "lockMs": LOCK_MS, "worker": f"python-{os.getpid()}"}
             for job in ask(queue, "take", body)["jobs"]:
                 run(queue, job)
-        except OSError as error:
+        except FAILURES as error:
             print("take failed:", error, file=sys.stderr)
             time.sleep(1)
 

@@ -458,7 +458,8 @@ export class CodecError extends SluiceError<CodecError> {
     options?: ErrorOptions,
   ) {
     const { queue, kind, action, id } = facts;
-    const of = id === undefined ? "" : ` of ${kind === "webhook" ? "message" : "job"} ${id}`;
+    const owner = ["webhook"].includes(kind) ? "message" : "job";
+    const of = id === undefined ? "" : ` of ${owner} ${id}`;
     const verb = action === "encode" ? "encoded" : "decoded";
     super(`The ${kind}${of} of queue "${queue}" cannot be ${verb}: ${problem}`, facts, options);
   }

@@ -327,7 +327,12 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   }
 
   function connectQueueFor(where: string, queue: string, own?: boolean): ConnectQueue {
-    if (connectLocal !== undefined) return (use) => connectLocal(use, own);
+    if (connectLocal !== undefined) {
+      if (process.env["NODE_ENV"] !== "production") return (use) => connectLocal(use, own);
+      const otherwise =
+        " In production, no jobs are kept in memory, because they end with the process.";
+      throw new RedisRequiredError(where, otherwise);
+    }
     if (backend !== undefined) return (use) => backend.connectQueue(queue, use, own);
     const otherwise = ' For tests and development, { redis: "memory" } keeps jobs in this process.';
     throw new RedisRequiredError(where, otherwise);

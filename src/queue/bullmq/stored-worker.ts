@@ -136,6 +136,7 @@ export function createStoredWorker<Data, Result>(
 
 /** The members of BullMQ's worker that `fetchBy` uses although BullMQ's types do not declare them. */
 interface Insides {
+  readonly backend: { readonly closing: boolean };
   moveToActive(token: string): Promise<unknown>;
   processJob(
     job: { readonly id: string; readonly deduplicationId?: string },
@@ -162,6 +163,8 @@ export async function storeOutcome(
   outcome: { readonly result: unknown } | { readonly failure: Error },
 ): Promise<void> {
   const worker = stored as unknown as Insides;
+  // BullMQ then stores nothing, without an error.
+  if (worker.backend.closing) throw new Error("the queue's connection is closing");
   const noNext = (): boolean => false;
   if ("failure" in outcome) await worker.handleFailed(outcome.failure, job, token, noNext);
   else await worker.handleCompleted(outcome.result, job, token, noNext);

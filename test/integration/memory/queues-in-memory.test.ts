@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { concurrency, createSluice, InvalidOptionError, RedisRequiredError } from "sluice";
 import {
   advanceTime,
@@ -95,6 +95,17 @@ describe("queues of a sluice in memory", () => {
     expect(() => sluice.queue("jobs", { bucket })).toThrow(RedisRequiredError);
     expect(() => sluice.queue("jobs", { bucket })).toThrow('{ redis: "memory" }');
     await expect(advanceTime(sluice, 1)).rejects.toThrow(InvalidOptionError);
+  });
+});
+
+describe("queues in memory in production", () => {
+  it("are refused, because their jobs would end with the process", () => {
+    vi.stubEnv("NODE_ENV", "production");
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const sluice = openSluice({ redis: "memory" });
+    const bucket = sluice.bucket("api", { rate: "10/s" });
+
+    expect(() => sluice.queue("jobs", { bucket })).toThrow("In production, no jobs are kept");
   });
 });
 

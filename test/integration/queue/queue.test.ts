@@ -30,8 +30,9 @@ describe("a queue", () => {
 
     await waitUntil(() => seen.length === 1, "the job is done");
 
-    const { isNew: _isNew, startedAtMs: _startedAtMs, ...facts } = given;
+    const { isNew: _isNew, startedAtMs: _startedAtMs, queue: name, ...facts } = given;
     expect(seen).toMatchObject([facts]);
+    expect(name).toBe("jobs");
     expect(given).toMatchObject({ data: { amount: 5 }, key: "acme", priority: "high" });
   });
 

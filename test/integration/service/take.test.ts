@@ -230,12 +230,18 @@ describe("a job that a client has taken", () => {
     const second = await takeOne(service, { waitMs: 60_000 });
     const late = await service.post(`${MAIL}/complete`, { receipt: first.receipt, result: "late" });
     const lateExtend = await service.post(`${MAIL}/extend`, { receipt: first.receipt });
+    const receipts = [first.receipt, second.receipt];
+    const both = await service.post(`${MAIL}/extend`, { receipts });
     await complete(service, { receipt: second.receipt, result: "in time" });
 
     expect(second).toMatchObject({ id, attempt: 1 });
     expect(late.status).toBe(409);
     expect(late.json.code).toBe("ERR_JOB_LOST");
     expect(lateExtend.json).toEqual({ jobs: [{ id, state: "lost" }] });
+    expect(both.json.jobs).toEqual([
+      { id, state: "lost" },
+      { id, state: "held" },
+    ]);
     expect(await (await queue.job(id))!.finished()).toBe("in time");
   }, 60_000);
 

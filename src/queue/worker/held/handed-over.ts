@@ -104,6 +104,10 @@ export function createHandedOver(parts: HandedOverParts): HandedOver {
   async function renew(locks: readonly JobLock[], lockMs: number): Promise<readonly boolean[]> {
     if (locks.length === 0) return [];
     const ids = locks.map(({ id }) => id);
+    // BullMQ names lost locks by the ids of their jobs, so two locks of one job need separate requests.
+    if (new Set(ids).size < ids.length) {
+      return (await Promise.all(locks.map((lock) => renew([lock], lockMs)))).flat();
+    }
     const tokens = locks.map(({ token }) => token);
     const lost = new Set(await ask(stored.extendJobLocks(ids, tokens, lockMs)));
     return ids.map((id) => !lost.has(id));

@@ -439,10 +439,10 @@ export function createMemoryServer(clock: ServerClock = createServerClock()): Me
   }
 
   function isNamed(client: Client, given: readonly string[]): boolean {
-    const [kind, value] = given.length === 1 ? ["ADDR", given[0]] : [optionOf(given[0]), given[1]];
-    if (kind === "ID") return client.id === Number(value);
-    if (kind === "ADDR") return client.address === value;
-    if (kind === "TYPE") return subscriptions.isSubscribed(client) === (value === "pubsub");
+    const [field, value] = given.length === 1 ? ["ADDR", given[0]] : [optionOf(given[0]), given[1]];
+    if (field === "ID") return client.id === Number(value);
+    if (field === "ADDR") return client.address === value;
+    if (field === "TYPE") return subscriptions.isSubscribed(client) === (value === "pubsub");
     return false;
   }
 

@@ -92,14 +92,14 @@ local function add(lanes, job)
   if what == 'keep' or what == 'replace' then
     local event = job.id == id and 'duplicated' or 'deduplicated'
     redis.call('XADD', lanes.events, '*', 'event', event, 'jobId', id)
-    if job.child and job.id == id then add_child(lanes, id, job.child) end
+    if job.id == id then add_children(lanes, id, job.children) end
     return id, false
   end
   local own_id = string.format('%.0f', redis.call('INCR', lanes.ids))
   if job.id then own_id = job.id end
   store(lanes, own_id, job)
   place(lanes, own_id, job, what == 'after' and id or nil)
-  if job.child then add_child(lanes, own_id, job.child) end
+  add_children(lanes, own_id, job.children)
   if job.keep and job.isParked then trim(lanes, own_id, job) end
   return own_id, true
 end

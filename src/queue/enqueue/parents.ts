@@ -19,7 +19,8 @@ export interface JobToLink {
 interface Linked {
   readonly id: string | undefined;
   readonly flow?: AddedFlow | undefined;
-  readonly child?: string | undefined;
+  /** The jobs that wait for the job: the final job of its group, and jobs of the same call. */
+  readonly children?: readonly string[] | undefined;
   /** True if the job waits for its parents, or for the end of its group. */
   readonly mustWait: boolean;
 }
@@ -68,15 +69,22 @@ export async function linkJobs(
     if (ids[index] !== undefined && parents.has(nameOf(index))) throw isOwnParent(ids[index]);
     return parents;
   });
-  const pairs = parentsOf.flatMap((parents, index) =>
-    [...parents.values()].map((parent) => ({ parent, child: nameOf(index) })),
+  const together = indexesOfIds(queue, entries);
+  const links = parentsOf.flatMap((parents, index) =>
+    [...parents].map(([name, parent]) => ({ name, parent, child: nameOf(index) })),
   );
+  const pairs = links.filter(({ name }) => !together.has(name));
   const states = await flows.register(pairs);
+  const childrenOf = entries.map(({ final }) => (final === undefined ? [] : [nameOfJob(final)]));
+  for (const { name, child } of links) {
+    const index = together.get(name);
+    if (index !== undefined) childrenOf[index]!.push(child);
+  }
 
-  const jobs = entries.map(({ options, isOpen, final }, index): Linked => {
-    const child = final && nameOfJob(final);
-    if (options.after === undefined && isOpen !== true)
-      return { id: ids[index], child, mustWait: false };
+  const jobs = entries.map(({ options, isOpen }, index): Linked => {
+    const id = ids[index];
+    const children = childrenOf[index]!.length === 0 ? undefined : childrenOf[index];
+    if (options.after === undefined && isOpen !== true) return { id, children, mustWait: false };
     const parents = [...parentsOf[index]!.keys()].map(
       (name) => [name, states.get(name) === "missing" ? "m" : ""] as const,
     );
@@ -85,7 +93,7 @@ export async function linkJobs(
     const weights = key === undefined ? undefined : weightsOf(key);
     const flow = { parents, onFailure, open: isOpen, hold, weights };
     const mustWait = isOpen === true || parents.some(([, outcome]) => outcome === "");
-    return { id: ids[index], flow, child, mustWait };
+    return { id, flow, children, mustWait };
   });
 
   return {
@@ -105,13 +113,51 @@ export async function linkJobs(
           .map(({ parent }) => [nameOfJob(parent), parent]),
       );
       await flows.settleAll([...parents.values()]);
-      // A job of a group with an id of its own may have been stored before, and may have ended.
-      const known = entries.flatMap(({ options, final }, index) =>
-        final !== undefined && options.id !== undefined ? [ids[index]!] : [],
+      // A job with an id of its own may have been stored before, and may have ended.
+      const known = entries.flatMap(({ options: { id } }, index) =>
+        id !== undefined && childrenOf[index]!.length > 0 ? [id] : [],
       );
       await flows.settle(queue, known);
     },
   };
+}
+
+/** Returns the index of each job that has an id of its own, by its name. */
+function indexesOfIds(queue: string, entries: readonly JobToLink[]): Map<string, number> {
+  const indexes = new Map<string, number>();
+  for (const [index, { options }] of entries.entries()) {
+    if (options.id === undefined) continue;
+    const name = nameOfJob({ queue, id: options.id });
+    if (!indexes.has(name)) indexes.set(name, index);
+  }
+  return indexes;
+}
+
+/**
+ * Checks the jobs of one call of which some are parents of others.
+ *
+ * @throws {@link InvalidOptionError} when a parent is listed after its child, or may not be stored.
+ */
+export function assertParentsFirst(queue: string, entries: readonly JobToLink[]): void {
+  if (!entries.some(({ options }) => options.after !== undefined && options.after.length > 0))
+    return;
+  const together = indexesOfIds(queue, entries);
+  for (const [index, { options }] of entries.entries()) {
+    for (const parent of options.after ?? []) {
+      const at = together.get(nameOfJob(parent));
+      if (at === undefined || at === index) continue;
+      const { dedupeId, keep } = entries[at]!.options;
+      const where = `enqueueMany()[${index}]`;
+      const refuse = (remedy: string): InvalidOptionError =>
+        new InvalidOptionError({ where, option: "after", value: parent.id, remedy });
+      if (at > index)
+        throw refuse("this parent comes later in the call; put it before its children");
+      if (dedupeId !== undefined || keep !== undefined)
+        throw refuse(
+          "this parent has a dedupeId or keep, so it may not be stored; enqueue it in an earlier call",
+        );
+    }
+  }
 }
 
 function isOwnParent(id: string): InvalidOptionError {

@@ -145,6 +145,26 @@ describe("after", () => {
     expect(runs.toSorted()).toEqual(["child", "own", "parent"]);
   });
 
+  it("waits for parents that are stored in the same call, also if the call is repeated", async () => {
+    const { charges, runs, work } = open();
+    const optionsOf = (data: string): EnqueueOptions => {
+      if (data === "p") return { id: "p1", delayMs: 300 };
+      const after = [{ queue: "charges", id: data === "c" ? "p1" : "c1" }];
+      return { id: data === "c" ? "c1" : "below", after };
+    };
+    await charges.enqueueMany(["p", "c", "below"], optionsOf);
+    work();
+    const job = await charges.enqueue("probe", { after: [{ queue: "charges", id: "below" }] });
+    await job.finished();
+    expect(runs).toEqual(["p", "c", "below", "probe"]);
+
+    const again = await charges.enqueueMany(["p", "new"], (data) =>
+      data === "p" ? { id: "p1" } : { id: "new", after: [{ queue: "charges", id: "p1" }] },
+    );
+    expect(again.map(({ isNew }) => isNew)).toEqual([false, true]);
+    expect(await again[1]!.finished()).toMatchObject({ of: [{ state: "done" }] });
+  });
+
   it("passes results to the handlers of batches", async () => {
     const { sluice, charges, reports, work } = open();
     const bucket = sluice.bucket("b");
@@ -423,6 +443,22 @@ describe("bad input", () => {
       "the job itself",
       "after",
       (q) => q.enqueue("x", { id: "me", after: [{ queue: "charges", id: "me" }] }),
+    ],
+    [
+      "a parent later in the same call",
+      "after",
+      (q) =>
+        q.enqueueMany(["c", "p"], (data) =>
+          data === "p" ? { id: "p" } : { after: [{ queue: "charges", id: "p" }] },
+        ),
+    ],
+    [
+      "a parent in the same call that may not be stored",
+      "after",
+      (q) =>
+        q.enqueueMany(["p", "c"], (data) =>
+          data === "p" ? { id: "p", dedupeId: "d" } : { after: [{ queue: "charges", id: "p" }] },
+        ),
     ],
     ["no parents", "onParentFailure", (q) => q.enqueue("x", { onParentFailure: "run" })],
     [

@@ -53,8 +53,8 @@ export interface AddedJob {
   readonly row?: string | undefined;
   /** What the job waits for. Undefined for a job without parents. */
   readonly flow?: AddedFlow | undefined;
-  /** The final job of the group that the job belongs to, as `"<queue>:<id>"`. The job then has an id. */
-  readonly child?: string | undefined;
+  /** The jobs that wait for this job, as `"<queue>:<id>"`. The job then has an id. */
+  readonly children?: readonly string[] | undefined;
 }
 
 /** What happens if another job has the dedupeId of a job. */

@@ -252,7 +252,8 @@ export function createFlows(reach: ReachFlows) {
       try {
         const flows = await reach(queue);
         if (!(await flows.isUsed({ queue }))) return;
-        await flows.forgetParents({ queue, ids });
+        for (const some of chunksOf(ids, CHILDREN_AT_ONCE))
+          await flows.forgetParents({ queue, ids: some });
         await settle(queue, ids);
       } catch {
         // The jobs are removed. Workers of the children's queues notice this when they check their waiting jobs.

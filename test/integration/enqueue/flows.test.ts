@@ -9,6 +9,7 @@ import {
   type QueueOptions,
   type Sluice,
 } from "sluice";
+import { createRedisFlows } from "../../../src/stores/redis/queue/store.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -542,6 +543,36 @@ describe("a lost message", () => {
     await redis.zadd(`${base(reports)}flow:waiting`, 0, child.id);
     sluice.worker(reports, async (_job, { parents }) => parents());
     expect(await child.finished()).toMatchObject([{ state: "done", result: "charged" }]);
+    redis.disconnect();
+  });
+
+  it("starts a job that has lost the list of its parents", async () => {
+    const { sluice, charges, reports } = open();
+    const redis = new Redis(inject("redisUrl"));
+    const parent = await charges.enqueue("parent", { delayMs: 60_000 });
+    const child = await reports.enqueue("child", { after: [parent] });
+    const base = `${reports.stored.prefix}:${reports.stored.name}:`;
+    await redis.del(`${base}flow:awaited:${child.id}`);
+
+    await redis.zadd(`${base}flow:waiting`, 0, child.id);
+    sluice.worker(reports, () => "reported");
+    expect(await child.finished()).toBe("reported");
+    redis.disconnect();
+  });
+
+  it("keeps the parents of a job that was enqueued again while its removal was reported", async () => {
+    const { charges, reports } = open();
+    const redis = new Redis(inject("redisUrl"));
+    const parent = await charges.enqueue("parent", { delayMs: 60_000 });
+    const options = { id: "again", after: [parent] };
+    await reports.enqueue("child", options);
+    await reports.remove("again");
+    const child = await reports.enqueue("child", options);
+
+    // The last step of the removal, which comes late.
+    const flows = createRedisFlows(redis, sluices.prefix());
+    await flows.forgetParents({ queue: "reports", ids: ["again"] });
+    expect(await child.explain()).toMatchObject({ waitsFor: "parents", parents: { count: 1 } });
     redis.disconnect();
   });
 

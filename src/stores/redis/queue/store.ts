@@ -114,11 +114,6 @@ export function createRedisFlows(redis: Redis | Cluster, prefix: string) {
     /** Reads the outcomes of a job's parents as stored, by the names of the parents. */
     outcomes: ({ queue, id }: OfQueue & { readonly id: string }) =>
       redis.hgetall(parentKeys({ prefix, queue, id })[1]),
-    /** Removes what jobs with parents have, after BullMQ's own scripts have removed these jobs. */
-    async forgetParents({ queue, ids }: OfQueue & { readonly ids: readonly string[] }) {
-      await redis.unlink(...ids.flatMap((id) => parentKeys({ prefix, queue, id })));
-      await redis.zrem(`${baseOf({ prefix, queue })}flow:waiting`, ...ids);
-    },
     /** Counts the parents that a job still waits for, and reads the first of them. */
     async awaited({ queue, id, most }: OfQueue & { readonly id: string; readonly most: number }) {
       const [key] = parentKeys({ prefix, queue, id });

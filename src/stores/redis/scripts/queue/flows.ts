@@ -98,10 +98,17 @@ export const flowScripts = {
     reply: oneOf(["closed", "done", "missing"]),
   }),
 
-  /** Reads children that have waited for a while. */
+  /** Removes what jobs with parents have, after BullMQ's own scripts have removed these jobs. */
+  forgetParents: shapeScript({
+    name: "queue/flows/flows-drop",
+    keys: queueKeys("flow:waiting"),
+    args: { prefix, ids: rest(text) },
+  }),
+
+  /** Reads children that have waited for a while. Starts those that no longer wait for a parent. */
   lookAtWaiting: shapeScript({
     name: "queue/flows/flows-waiting",
-    keys: queueKeys("flow:waiting"),
+    keys: queueKeys(...LANE_KEYS),
     args: {
       prefix,
       /** How soon these children are checked again, in ms. */

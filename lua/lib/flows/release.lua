@@ -88,8 +88,8 @@ end
 -- was removed, 3 if it waits again, else 1.
 local function release(lanes, id, parent, state, text)
   local job, awaited, outcomes = lanes.jobs .. id, lanes.flows.awaited .. id, lanes.flows.outcomes .. id
-  local name, on_failure, awaits, open, dedupe_id =
-    unpack(redis.call('HMGET', job, 'name', 'sluice:parents', 'sluice:awaits', 'sluice:open', 'deid'))
+  local name, on_failure, awaits, open, dedupe_id, extended =
+    unpack(redis.call('HMGET', job, 'name', 'sluice:parents', 'sluice:awaits', 'sluice:open', 'deid', 'sluice:extended'))
   if not name then return 0 end
   local index, known = redis.call('ZSCORE', awaited, parent), redis.call('HGET', outcomes, parent)
   local was_failed = known and string.sub(known, 1, 1) == 'f'
@@ -99,7 +99,8 @@ local function release(lanes, id, parent, state, text)
   local child = { name = name, on_failure = on_failure, awaits = awaits, dedupe_id = dedupe_id, was_failed = was_failed, index = index }
   if state == 'r' then return await_again(lanes, id, parent, child) end
   redis.call('ZREM', awaited, parent)
-  redis.call('HSET', outcomes, parent, state .. ' ' .. index .. ' ' .. text)
+  -- A job that was announced to a group and never stored is no parent.
+  if state ~= 'm' or not extended then redis.call('HSET', outcomes, parent, state .. ' ' .. index .. ' ' .. text) end
   if state == 'f' or state == 'c' then
     if apply_failure(lanes, id, child, state, parent .. '\n' .. text) then return 2 end
     if on_failure ~= 'run' then return 1 end

@@ -29,6 +29,16 @@ export interface Links {
   readonly jobs: readonly Linked[];
   /** Releases those jobs whose parents have ended in the meantime. Must be called once the jobs are stored. */
   readonly settle: () => Promise<void>;
+  /** Takes the jobs out of their groups again. Must be called if none of the jobs was stored. */
+  readonly retract: () => Promise<void>;
+}
+
+/** The new jobs of a group. */
+interface GroupMembers {
+  readonly final: JobReference;
+  readonly names: string[];
+  /** The jobs without ids of their own. An earlier call cannot have stored these. */
+  readonly reserved: string[];
 }
 
 /** True if a job has parents, or belongs to a group. */
@@ -54,16 +64,15 @@ export async function linkJobs(
   );
   const nameOf = (index: number): string => nameOfJob({ queue, id: ids[index]! });
 
-  const finals = new Map<string, { readonly final: JobReference; readonly names: string[] }>();
-  for (const [index, { final }] of entries.entries()) {
+  const finals = new Map<string, GroupMembers>();
+  for (const [index, { final, options }] of entries.entries()) {
     if (final === undefined) continue;
     const name = nameOfJob(final);
-    const group = finals.get(name) ?? { final, names: [] };
+    const group = finals.get(name) ?? { final, names: [], reserved: [] };
     group.names.push(nameOf(index));
+    if (options.id === undefined) group.reserved.push(nameOf(index));
     finals.set(name, group);
   }
-  for (const { final, names } of finals.values()) await flows.extendGroup(final, names);
-
   const parentsOf = entries.map(({ options: { after = [] } }, index) => {
     const parents = new Map(after.map((parent) => [nameOfJob(parent), parent]));
     if (ids[index] !== undefined && parents.has(nameOf(index))) throw isOwnParent(ids[index]);
@@ -75,6 +84,7 @@ export async function linkJobs(
   );
   const pairs = links.filter(({ name }) => !together.has(name));
   const states = await flows.register(pairs);
+  for (const { final, names } of finals.values()) await flows.extendGroup(final, names);
   const childrenOf = entries.map(({ final }) => (final === undefined ? [] : [nameOfJob(final)]));
   for (const { name, child } of links) {
     const index = together.get(name);
@@ -118,6 +128,9 @@ export async function linkJobs(
         id !== undefined && childrenOf[index]!.length > 0 ? [id] : [],
       );
       await flows.settle(queue, known);
+    },
+    async retract() {
+      for (const { final, reserved } of finals.values()) await flows.retract(final, reserved);
     },
   };
 }

@@ -185,7 +185,11 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       };
     });
     if (bounds.most !== undefined || entries.some(needsLook)) {
-      const stored = await storeLookedUp(queue, entries, bulk, { ...bounds, links });
+      const storing = storeLookedUp(queue, entries, bulk, { ...bounds, links });
+      const stored = await storing.catch(async (error: unknown) => {
+        if (hasStoredNothing(error)) await links?.retract().catch(() => undefined);
+        throw error;
+      });
       await links?.settle();
       return stored;
     }
@@ -297,6 +301,14 @@ async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
     const remedy = `${refusal?.remedy ?? "See that Redis runs"}, and try again.`;
     throw new StoreUnavailableError(`${problem}. ${remedy}`, cause, { mayBeStored: !isUnsent });
   }
+}
+
+/** True if a script has certainly stored none of its jobs. Redis runs a script completely or not at all. */
+function hasStoredNothing(error: unknown): boolean {
+  if (error instanceof QueueFullError) return true;
+  return (
+    error instanceof Error && (error.message.startsWith(UNSENT) || /\bOOM /.test(error.message))
+  );
 }
 
 function whatRedisDid(refusal: RedisRefusal | undefined): string {

@@ -400,6 +400,27 @@ describe("enqueueGroup", () => {
     expect(runs.toSorted()).toEqual(["1", "2", "3", "empty", "final"]);
   });
 
+  it("does not wait for jobs whose add() was refused", async () => {
+    const { charges, reports, work } = open({ maxBacklog: 3 });
+    const group = await charges.enqueueGroup(["1"], {
+      then: { queue: reports, data: "end" },
+      open: true,
+    });
+    const add = (data: string[], options: EnqueueOptions = {}): Promise<unknown> =>
+      rejectionOf(group.add(data, options));
+    expect(await add(["2", "3", "4"])).toMatchObject({ code: "ERR_QUEUE_FULL" });
+    const never = { queue: "charges", id: "99" };
+    expect(await add(["2"], { after: [never] })).toMatchObject({ option: "after" });
+    expect(await group.final.explain()).toMatchObject({ parents: { count: 1 } });
+    await group.add(["5"]);
+    await group.close();
+
+    work();
+    expect(await group.final.finished()).toMatchObject({
+      of: [{ result: { data: "1" } }, { result: { data: "5" } }],
+    });
+  });
+
   it("follows onParentFailure of the final job, and a replay resumes it", async () => {
     const { charges, reports, runs, failing, work } = open();
     failing.add("2");
@@ -588,7 +609,7 @@ describe("a lost message", () => {
 
     sluice.worker(charges, () => "charged");
     sluice.worker(reports, async (_job, { parents }) => parents());
-    expect(await group.final.finished()).toMatchObject([{ state: "done" }, { state: "missing" }]);
+    expect(await group.final.finished()).toMatchObject([{ state: "done" }]);
     redis.disconnect();
   });
 });

@@ -1,7 +1,7 @@
 /** Scripts for flows, in which jobs wait for other jobs: children for their parents, in any queues. */
 import { queueKeys, type QueueName } from "../keys.ts";
 import { shapeScript } from "../script.ts";
-import { flag, from, fromEach, int, list, oneOf, optional, rest, text } from "../shape.ts";
+import { from, fromEach, int, list, oneOf, optional, rest, text, word } from "../shape.ts";
 import { LANE_KEYS, prefix } from "./lanes.ts";
 
 /** What happens to a child if one of its parents fails. */
@@ -90,11 +90,11 @@ export const flowScripts = {
     reply: rest(oneOf(["missing", "recorded", "removed", "resumed"])),
   }),
 
-  /** Adds parents to the final job of an open group, or closes the group. */
+  /** Adds parents to the final job of an open group, closes the group, or removes parents that were not stored. */
   extendGroup: shapeScript({
     name: "queue/flows/flows-extend",
     keys: queueKeys(...LANE_KEYS),
-    args: { prefix, id: text, closes: flag, parents: rest(text) },
+    args: { prefix, id: text, action: word<"add" | "close" | "retract">(), parents: rest(text) },
     reply: oneOf(["closed", "done", "missing"]),
   }),
 

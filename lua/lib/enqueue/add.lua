@@ -10,9 +10,17 @@
 
 -- Puts a stored job into its lane, or among the delayed or waiting jobs.
 local function place(lanes, id, job, followed)
-  if job.flow and store_flow(lanes, id, job.flow) then
-    hold(lanes, id)
-    return
+  if job.flow then
+    local must_wait, is_cancelled = store_flow(lanes, id, job.flow)
+    if is_cancelled then
+      publish_cancelled(lanes.events, lanes.jobs .. 'cancelled:' .. id, id)
+      erase(lanes, id, job.dedupe and job.dedupe.id, 'delayed')
+      return
+    end
+    if must_wait then
+      hold(lanes, id)
+      return
+    end
   end
   local due_ms = job.timestamp + (job.isParked and 0 or job.delay)
   local key = key_of(job.name)

@@ -41,6 +41,8 @@ interface GroupMembers {
   readonly reserved: string[];
 }
 
+const OUTCOMES = { registered: "", missing: "m", cancelled: "c" } as const;
+
 /** True if a job has parents, or belongs to a group. */
 export function isLinked({ options, isOpen, final }: JobToLink): boolean {
   return options.after !== undefined || isOpen === true || final !== undefined;
@@ -96,7 +98,7 @@ export async function linkJobs(
     const children = childrenOf[index]!.length === 0 ? undefined : childrenOf[index];
     if (options.after === undefined && isOpen !== true) return { id, children, mustWait: false };
     const parents = [...parentsOf[index]!.keys()].map(
-      (name) => [name, states.get(name) === "missing" ? "m" : ""] as const,
+      (name) => [name, OUTCOMES[states.get(name) ?? "registered"]] as const,
     );
     const { key, at, delayMs = 0, onParentFailure: onFailure = "fail" } = options;
     const hold = at === undefined ? `in ${delayMs}` : `at ${Number(at)}`;
@@ -109,25 +111,20 @@ export async function linkJobs(
   return {
     jobs,
     async settle() {
-      const cancelled = pairs.filter(({ parent }) => states.get(nameOfJob(parent)) === "cancelled");
-      await flows.release(
-        queue,
-        cancelled.map(({ parent, child }) => ({
-          id: child.slice(queue.length + 1),
-          parent: { name: nameOfJob(parent), outcome: "c", text: "" },
-        })),
-      );
       const parents = new Map(
         pairs
           .filter(({ parent }) => states.get(nameOfJob(parent)) === "registered")
           .map(({ parent }) => [nameOfJob(parent), parent]),
       );
       await flows.settleAll([...parents.values()]);
-      // A job with an id of its own may have been stored before, and may have ended.
-      const known = entries.flatMap(({ options: { id } }, index) =>
-        id !== undefined && childrenOf[index]!.length > 0 ? [id] : [],
+      // A job with an id of its own may have been stored before, and may have ended. A job with parents may be
+      // cancelled, because one of them was.
+      const mayHaveEnded = entries.flatMap(({ options: { id, after } }, index) =>
+        (id !== undefined || after !== undefined) && childrenOf[index]!.length > 0
+          ? [ids[index]!]
+          : [],
       );
-      await flows.settle(queue, known);
+      await flows.settle(queue, mayHaveEnded);
     },
     async retract() {
       for (const { final, reserved } of finals.values()) await flows.retract(final, reserved);

@@ -9,7 +9,9 @@ import {
   type QueueOptions,
   type Sluice,
 } from "sluice";
-import { createRedisFlows } from "../../../src/stores/redis/queue/store.ts";
+import { linkJobs } from "../../../src/queue/enqueue/parents.ts";
+import { createFlows } from "../../../src/queue/manage/flows.ts";
+import { createRedisFlows, createRedisJobs } from "../../../src/stores/redis/queue/store.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -314,6 +316,38 @@ describe("cancel", () => {
     // A job that is enqueued after its parent was cancelled is cancelled as well.
     const late = await reports.enqueue("late", { after: [parent] });
     expect(await late.state()).toBe(undefined);
+    expect(await rejectionOf(late.finished())).toMatchObject({ code: "ERR_JOB_CANCELLED" });
+    const [, lower] = await reports.enqueueMany(["late", "lower"], (data) =>
+      data === "late"
+        ? { id: "late", after: [parent] }
+        : { after: [{ queue: "reports", id: "late" }] },
+    );
+    expect(await lower!.state()).toBe(undefined);
+    const runsLate = { after: [parent], onParentFailure: "run" } as const;
+    expect(await (await reports.enqueue("runs", runsLate)).finished()).toEqual({
+      data: "runs",
+      of: [{ state: "cancelled" }],
+    });
+  });
+
+  it("cancels a job below a cancelled one also if its producer dies while it stores the job", async () => {
+    const { charges, reports } = open();
+    const parent = await charges.enqueue("parent");
+    await parent.cancel();
+    const redis = new Redis(inject("redisUrl"), { lazyConnect: true });
+    const flows = createFlows(async () => createRedisFlows(redis, sluices.prefix()));
+    const parts = { queue: "reports", flows, weightsOf: () => undefined };
+    const { jobs } = await linkJobs(parts, [{ options: { id: "child", after: [parent] } }]);
+    const job = { id: "child", name: "job", json: "1", opts: "{}", timestamp: 1, delay: 0 };
+    const rest = { priority: 0, isParked: false, weights: undefined, dedupe: undefined };
+    const added = { ...job, ...rest, keep: undefined, flow: jobs[0]!.flow };
+    // The producer dies here, and does not call settle().
+    const addJobs = createRedisJobs(redis, sluices.prefix()).addJobs;
+    await addJobs({ queue: "reports", jobs: [added], most: undefined });
+
+    expect(await reports.job("child")).toBe(undefined);
+    expect(await reports.counts()).toMatchObject({ waiting: 0, delayed: 0 });
+    redis.disconnect();
   });
 
   it("fails the jobs below a job that was cancelled while it ran, and a replay resumes them", async () => {

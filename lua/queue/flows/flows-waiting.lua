@@ -22,13 +22,13 @@ lanes.flows = flow_names(prefix)
 local waiting = lanes.flows.waiting
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, most)) do
   if read >= most_parents then break end
-  local awaits, open, extended, stored_at_ms =
-    unpack(redis.call('HMGET', prefix .. id, 'sluice:awaits', 'sluice:open', 'sluice:extended', 'timestamp'))
+  local awaits, open, extended, stored_at_ms, blame =
+    unpack(redis.call('HMGET', prefix .. id, 'sluice:awaits', 'sluice:open', 'sluice:extended', 'timestamp', 'sluice:blame'))
   local awaited = lanes.flows.awaited .. id
   local count = redis.call('ZCARD', awaited)
   if awaits and not open and count == 0 then
     start(lanes, id, false)
-  elseif awaits then
+  elseif awaits or blame and count > 0 then
     -- Reads another part of many parents each time.
     local parts = math.max(1, math.ceil(count / most_parents))
     local first = math.floor(now / again_ms) % parts * most_parents

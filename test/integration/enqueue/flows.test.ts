@@ -601,6 +601,40 @@ describe("a lost message", () => {
     redis.disconnect();
   });
 
+  it("resumes a job that a worker was about to fail when its parent was done after a replay", async () => {
+    const { sluice, charges, reports, failing } = open();
+    const redis = new Redis(inject("redisUrl"));
+    const base = (queue: Queue<string>): string => `${queue.stored.prefix}:${queue.stored.name}:`;
+    const own = base(reports);
+    failing.add("parent");
+    sluice.worker(charges, ({ data }) => {
+      if (failing.has(data)) throw new Error("refused");
+    });
+    const parent = await charges.enqueue("parent", ONCE);
+    const child = await reports.enqueue("child", { after: [parent] });
+    const isBlamed = async () => (await redis.hexists(`${own}${child.id}`, "sluice:blame")) === 1;
+    await waitUntil(isBlamed, "the child is about to fail");
+    await redis.zrem(`${own}delayed`, child.id);
+    await redis.lpush(`${own}active`, child.id);
+
+    failing.clear();
+    await charges.replay(parent.id);
+    await waitUntil(async () => {
+      const ms = await redis.pttl(`${base(charges)}flow:children:${parent.id}`);
+      return ms === -2 || (ms > 0 && ms <= 60_000);
+    }, "the parent has notified the child");
+    await redis.lrem(`${own}active`, 1, child.id);
+    await redis.hset(`${own}${child.id}`, "finishedOn", Date.now(), "failedReason", "x");
+    await redis.zadd(`${own}failed`, Date.now(), child.id);
+    await redis.zadd(`${own}flow:waiting`, "XX", 0, child.id);
+    const runs: string[] = [];
+    sluice.worker(reports, ({ data }) => void runs.push(data));
+
+    await waitUntil(() => runs.length === 1, "the child has run");
+    expect(runs).toEqual(["child"]);
+    redis.disconnect();
+  });
+
   it("starts a job that has lost the list of its parents", async () => {
     const { sluice, charges, reports } = open();
     const redis = new Redis(inject("redisUrl"));

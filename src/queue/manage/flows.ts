@@ -184,6 +184,7 @@ export function createFlows(reach: ReachFlows) {
         const about = { queue, most, longest: 0, jobs: [{ id, from }] };
         const [seen] = await flows.lookAtParents(about);
         const children = seen!.children.map(jobOfName);
+        if (children.length > 0) await flows.keepChildren({ queue, id });
         for (const [childQueue, ofQueue] of groupBy(children, (child) => child.queue)) {
           await release(
             childQueue,

@@ -270,6 +270,12 @@ describe("onParentFailure", () => {
     await Promise.all([charges.pause(), reports.pause()]);
     expect(await charges.replay({})).toBe(1);
     expect([await child.state(), await below.state()]).toEqual(["delayed", "delayed"]);
+    // The list of the children does not expire while they wait.
+    const redis = new Redis(inject("redisUrl"));
+    const { prefix, name } = charges.stored;
+    for (const { id } of [a!, b!])
+      expect(await redis.pttl(`${prefix}:${name}:flow:children:${id}`)).not.toBeGreaterThan(0);
+    redis.disconnect();
     await Promise.all([charges.resume(), reports.resume()]);
     expect(await below.finished()).toMatchObject({ of: [{ state: "done" }] });
     expect(runs.toSorted()).toEqual(["a", "a", "b", "b", "below", "child"]);

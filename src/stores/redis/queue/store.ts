@@ -1,6 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
 import { baseOf, type QueueName } from "../scripts/keys.ts";
-import { flowScripts, parentKeys } from "../scripts/queue/flows.ts";
+import { childrenKey, flowScripts, parentKeys } from "../scripts/queue/flows.ts";
 import { dedupeKeys, jobScripts, outboxRowsKey, REPLAYING } from "../scripts/queue/jobs.ts";
 import { laneOf, lanesHeld, laneScripts } from "../scripts/queue/lanes.ts";
 import { runScripts } from "../scripts/queue/runs.ts";
@@ -114,6 +114,10 @@ export function createRedisFlows(redis: Redis | Cluster, prefix: string) {
     /** Reads the outcomes of a job's parents as stored, by the names of the parents. */
     outcomes: ({ queue, id }: OfQueue & { readonly id: string }) =>
       redis.hgetall(parentKeys({ prefix, queue, id })[1]),
+    /** Keeps the children of a dead letter until they are notified again. */
+    async keepChildren({ queue, id }: OfQueue & { readonly id: string }) {
+      await redis.persist(childrenKey({ prefix, queue, id }));
+    },
     /** Counts the parents that a job still waits for, and reads the first of them. */
     async awaited({ queue, id, most }: OfQueue & { readonly id: string; readonly most: number }) {
       const [key] = parentKeys({ prefix, queue, id });

@@ -127,6 +127,11 @@ export const flowScripts = {
   }),
 };
 
+/** Returns the Redis key of the children of a job. */
+export function childrenKey({ id, ...queue }: QueueName & { readonly id: string }): string {
+  return queueKeys(`flow:children:${id}`)(queue)[0]!;
+}
+
 /** Returns the Redis keys of the parents that a job waits for, and of the outcomes of its other parents. */
 export function parentKeys({
   id,

@@ -671,6 +671,41 @@ describe("a lost message", () => {
     redis.disconnect();
   });
 
+  it.each([
+    ["done", 1_001, { keepDone: { count: 0 } }],
+    ["failed", 3, { keepFailed: { count: 0 } }],
+  ] as const)(
+    "removes %s jobs whose worker died before it notified children",
+    async (state, count, keep) => {
+      const { charges, reports, runs, failing, sluice, work } = open({
+        keepDone: { count: 5_000 },
+      });
+      const redis = new Redis(inject("redisUrl"));
+      const later = await reports.enqueue("later", { delayMs: 60_000 });
+      const child = await reports.enqueue("child", { after: [later] });
+      if (state === "failed") failing.add("parent");
+      const data = Array.from({ length: count }, () => "parent");
+      const parents = await charges.enqueueMany(data, ONCE);
+      work();
+      await waitUntil(async () => (await charges.counts())[state] === count, "all jobs have ended");
+      await sluice.close();
+      expect(runs).toHaveLength(count);
+      const base = `${charges.stored.prefix}:${charges.stored.name}:`;
+      for (const { id } of parents)
+        await redis.zadd(`${base}flow:children:${id}`, 1, `reports:${child.id}`);
+      await redis.hset(`${base}lanes:state`, "flows", 1);
+
+      const next = open(keep);
+      next.work();
+      await waitUntil(
+        async () => (await next.charges.counts())[state] === 0,
+        "the jobs are removed",
+      );
+      expect(await redis.exists(`${base}${parents[0]!.id}`)).toBe(0);
+      redis.disconnect();
+    },
+  );
+
   it("does not wait for jobs that a dead producer announced to a group and never stored", async () => {
     const { sluice, charges, reports } = open();
     const redis = new Redis(inject("redisUrl"));

@@ -18,7 +18,7 @@ import { mapInTurns } from "../job.ts";
 import { assertSize, checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
 import { enqueueThrough, type EnqueueMiddleware, type JobToEnqueue } from "./middleware.ts";
-import type { JobToLink } from "./parents.ts";
+import { assertInGroup, type JobToLink } from "./parents.ts";
 import { createStoring, type JobToStore, type StoringParts } from "./storing.ts";
 
 /** Returns the options of one job, from its data and its index. */
@@ -308,6 +308,8 @@ export function createEnqueuing<Data, Result, Input>(
     link?: Link,
   ): Promise<QueuedJob<Data, Result>> {
     let read = readOptions(where, options);
+    // A middleware may have changed the options.
+    if (link !== undefined) assertInGroup(where, read);
     const checking = checkDrawable(where, read);
     const [taken] = await Promise.all([takeOne(where, data), checking]);
     if (lacksCost(read)) {
@@ -329,6 +331,7 @@ export function createEnqueuing<Data, Result, Input>(
     const entries: JobToStore<Data>[] = [];
     let checked: OrderedJobOptions | undefined;
     for (const [index, taken] of takeMany(where, data, readForMany(where, options)).entries()) {
+      if (link !== undefined) assertInGroup(oneOf(where, index), taken.options);
       const reading = typeof taken.data === "function" ? taken.data() : taken.data;
       // Avoids an `await` where there is no promise, which is the usual case.
       const read = reading instanceof Promise ? await reading : reading;

@@ -170,6 +170,28 @@ export function assertParentsFirst(queue: string, entries: readonly JobToLink[])
   }
 }
 
+/** Options with which a job may not be stored, or may be stored later or several times. */
+const NOT_IN_GROUPS = ["dedupeId", "keep"] as const;
+
+/** @throws {@link InvalidOptionError} when no job of a group may have one of the options. */
+export function assertInGroup(
+  where: string,
+  options: Partial<Record<"every" | "cron" | "dedupeId" | "keep", unknown>> | undefined,
+): void {
+  const recurring = (["every", "cron"] as const).find((name) => options?.[name] !== undefined);
+  if (recurring !== undefined) {
+    const remedy = "leave it out; a group has no recurring jobs";
+    throw new InvalidOptionError({ where, option: recurring, value: options![recurring], remedy });
+  }
+  for (const option of NOT_IN_GROUPS) {
+    const value = options?.[option];
+    if (value === undefined) continue;
+    const remedy =
+      "leave it out; in a group, each job must be stored. Give an id to store it only once";
+    throw new InvalidOptionError({ where, option, value, remedy });
+  }
+}
+
 function isOwnParent(id: string): InvalidOptionError {
   const remedy = "a job cannot wait for itself; leave it out";
   return new InvalidOptionError({ where: "enqueue()", option: "after", value: id, remedy });

@@ -566,6 +566,23 @@ describe("bad input", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
   });
 
+  it.each([
+    ["dedupeId", { dedupeId: "d" }],
+    ["keep", { keep: "newest", key: "acme" }],
+  ] as const)(
+    "refuses the %s that a middleware gives to a job of a group",
+    async (option, added) => {
+      const { charges: queue } = open();
+      queue.use({
+        enqueue: ({ jobs }, next) =>
+          next(jobs.map((job) => ({ ...job, options: { ...job.options, ...added } }))),
+      });
+      const act = queue.enqueueGroup(["1", "2"], { then: { data: "end" } });
+      expect(await rejectionOf(act)).toMatchObject({ code: "ERR_INVALID_OPTION", option });
+      expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
+    },
+  );
+
   it("refuses a group that does not exist", async () => {
     const queue = charges();
     const job = await queue.enqueue("plain");

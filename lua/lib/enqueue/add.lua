@@ -8,6 +8,9 @@
 -- Stores a new job in the same way as BullMQ's scripts (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with
 -- bullmq 6.7.0). A job with a key is parked immediately.
 
+-- How long a job that waits for its parents counts in the backlog of its key.
+local COUNTED_MS = 30 * DAY_MS
+
 -- Puts a stored job into its lane, or among the delayed or waiting jobs.
 local function place(lanes, id, job, followed)
   if job.flow then
@@ -19,6 +22,8 @@ local function place(lanes, id, job, followed)
     end
     if must_wait then
       hold(lanes, id)
+      local lane = lanes.bounds_keys and key_of(job.name)
+      if lane then note_later(lanes, lane, id, lanes.now_ms + COUNTED_MS) end
       return
     end
   end

@@ -9,8 +9,8 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many are kept, "" for all
         [3] for_ms: ms for which they are kept, "" for ever
         [4] skip: how many of the oldest dead letters to pass over
-  Reply the number of removed dead letters; the number of those that are kept for a process or for children; 1 if there
-        may be more to remove, else 0; and a list of those that stay because children wait for them
+  Reply four values. First the number of removed dead letters. Second the number of those that stay. Third 1 if there
+        may be more to remove, else 0. Fourth a list of those that stay because children wait for them.
 ]]
 -- @include lib/now-ms
 -- @include lib/flows/flow-keys

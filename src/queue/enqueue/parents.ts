@@ -37,7 +37,7 @@ export interface Links {
 interface GroupMembers {
   readonly final: JobReference;
   readonly names: string[];
-  /** The jobs without ids of their own. An earlier call cannot have stored these. */
+  /** The jobs whose ids this call has reserved. An earlier call cannot have stored these. */
   readonly reserved: string[];
 }
 

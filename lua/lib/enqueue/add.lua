@@ -8,11 +8,24 @@
 -- Stores a new job in the same way as BullMQ's scripts (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with
 -- bullmq 6.7.0). A job with a key is parked immediately.
 
+-- How long a job that waits for its parents counts in the backlog of its key.
+local COUNTED_MS = 30 * DAY_MS
+
 -- Puts a stored job into its lane, or among the delayed or waiting jobs.
 local function place(lanes, id, job, followed)
-  if job.flow and store_flow(lanes, id, job.flow) then
-    hold(lanes, id)
-    return
+  if job.flow then
+    local must_wait, is_cancelled = store_flow(lanes, id, job.flow)
+    if is_cancelled then
+      publish_cancelled(lanes.events, lanes.jobs .. 'cancelled:' .. id, id)
+      erase(lanes, id, job.dedupe and job.dedupe.id, 'delayed')
+      return
+    end
+    if must_wait then
+      hold(lanes, id)
+      local lane = lanes.bounds_keys and key_of(job.name)
+      if lane then note_later(lanes, lane, id, lanes.now_ms + COUNTED_MS) end
+      return
+    end
   end
   local due_ms = job.timestamp + (job.isParked and 0 or job.delay)
   local key = key_of(job.name)
@@ -92,14 +105,14 @@ local function add(lanes, job)
   if what == 'keep' or what == 'replace' then
     local event = job.id == id and 'duplicated' or 'deduplicated'
     redis.call('XADD', lanes.events, '*', 'event', event, 'jobId', id)
-    if job.child and job.id == id then add_child(lanes, id, job.child) end
+    if job.id == id then add_children(lanes, id, job.children) end
     return id, false
   end
   local own_id = string.format('%.0f', redis.call('INCR', lanes.ids))
   if job.id then own_id = job.id end
   store(lanes, own_id, job)
   place(lanes, own_id, job, what == 'after' and id or nil)
-  if job.child then add_child(lanes, own_id, job.child) end
+  add_children(lanes, own_id, job.children)
   if job.keep and job.isParked then trim(lanes, own_id, job) end
   return own_id, true
 end

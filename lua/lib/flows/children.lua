@@ -6,3 +6,7 @@ local function add_child(lanes, id, child)
   redis.call('PERSIST', key)
   redis.call('HSET', lanes.state, 'flows', 1)
 end
+
+local function add_children(lanes, id, children)
+  for _, child in ipairs(children or {}) do add_child(lanes, id, child) end
+end

@@ -10,9 +10,10 @@ local function hold(lanes, id)
 end
 
 -- Stores what a new job waits for. Flow is { parents: [parent, outcome or ""], onFailure, open, hold, weights }. An
--- outcome is known already for a parent that is no longer stored. Returns true if the job must wait.
+-- outcome is known already for a parent that is no longer stored. Returns whether the job must wait, and whether it is
+-- cancelled because a parent was.
 local function store_flow(lanes, id, flow)
-  local flows, pending = flow_names(lanes.jobs), flow.open and 1 or 0
+  local flows, pending, is_cancelled = flow_names(lanes.jobs), flow.open and 1 or 0, false
   local job = lanes.jobs .. id
   redis.call('HSET', job, 'sluice:parents', flow.onFailure, 'sluice:hold', flow.hold, 'sluice:count', #flow.parents)
   if flow.open then redis.call('HSET', job, 'sluice:open', 1) end
@@ -23,9 +24,10 @@ local function store_flow(lanes, id, flow)
       redis.call('ZADD', flows.awaited .. id, index, parent[1])
       pending = pending + 1
     else
+      is_cancelled = is_cancelled or parent[2] == 'c' and flow.onFailure ~= 'run'
       redis.call('HSET', flows.outcomes .. id, parent[1], parent[2] .. ' ' .. index .. ' ')
     end
   end
   redis.call('HSET', lanes.state, 'flows', 1)
-  return pending > 0
+  return pending > 0, is_cancelled
 end

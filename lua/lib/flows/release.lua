@@ -83,13 +83,19 @@ local function await_again(lanes, id, parent, child)
   return resume(lanes, id, child) and 3 or 1
 end
 
+-- True if a worker holds a child, and is about to fail it because of a parent.
+local function is_failing(lanes, id, name)
+  return redis.call('HEXISTS', lanes.jobs .. id, 'sluice:blame') == 1
+    and not redis.call('ZSCORE', lanes.failed, id) and not location_of(lanes, id, key_of(name))
+end
+
 -- Records the outcome of one parent of a child. The state is 'd' for done, 'f' for failed, 'c' for cancelled or removed,
--- 'm' for never stored, and 'r' for a dead letter that is replayed. Returns 0 if there is no such child, 2 if the child
--- was removed, 3 if it waits again, else 1.
+-- 'm' for never stored, and 'r' for a dead letter that is replayed. Returns 0 if there is no such child, or if it cannot
+-- be resumed yet; 2 if the child was removed; 3 if it waits again; else 1.
 local function release(lanes, id, parent, state, text)
   local job, awaited, outcomes = lanes.jobs .. id, lanes.flows.awaited .. id, lanes.flows.outcomes .. id
-  local name, on_failure, awaits, open, dedupe_id =
-    unpack(redis.call('HMGET', job, 'name', 'sluice:parents', 'sluice:awaits', 'sluice:open', 'deid'))
+  local name, on_failure, awaits, open, dedupe_id, extended =
+    unpack(redis.call('HMGET', job, 'name', 'sluice:parents', 'sluice:awaits', 'sluice:open', 'deid', 'sluice:extended'))
   if not name then return 0 end
   local index, known = redis.call('ZSCORE', awaited, parent), redis.call('HGET', outcomes, parent)
   local was_failed = known and string.sub(known, 1, 1) == 'f'
@@ -97,9 +103,17 @@ local function release(lanes, id, parent, state, text)
   if not index and (not was_failed or state == 'f') then return 1 end
   index = index or string.match(known, '^%a (%d+)')
   local child = { name = name, on_failure = on_failure, awaits = awaits, dedupe_id = dedupe_id, was_failed = was_failed, index = index }
+  if was_failed and state ~= 'f' and not awaits and is_failing(lanes, id, name) then
+    if state == 'r' then return 1 end
+    -- The next check of the child reads this parent again.
+    redis.call('ZADD', awaited, index, parent)
+    redis.call('ZADD', lanes.flows.waiting, string.format('%.0f', lanes.now_ms + CHECK_MS), id)
+    return 0
+  end
   if state == 'r' then return await_again(lanes, id, parent, child) end
   redis.call('ZREM', awaited, parent)
-  redis.call('HSET', outcomes, parent, state .. ' ' .. index .. ' ' .. text)
+  -- A job that was announced to a group and never stored is no parent.
+  if state ~= 'm' or not extended then redis.call('HSET', outcomes, parent, state .. ' ' .. index .. ' ' .. text) end
   if state == 'f' or state == 'c' then
     if apply_failure(lanes, id, child, state, parent .. '\n' .. text) then return 2 end
     if on_failure ~= 'run' then return 1 end

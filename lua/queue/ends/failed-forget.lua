@@ -8,23 +8,27 @@
         [2] exists while dead letters are being replayed: string, one minute
   ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many are kept, "" for all
         [3] for_ms: ms for which they are kept, "" for ever
-  Reply the number of removed dead letters; 1 if there may be more to remove, else 0
+        [4] skip: how many of the oldest dead letters to pass over
+  Reply four values. First the number of removed dead letters. Second the number of those that stay. Third 1 if there
+        may be more to remove, else 0. Fourth a list of those that stay because children wait for them.
 ]]
 -- @include lib/now-ms
 -- @include lib/flows/flow-keys
 
 local MOST = 1000
 local failed, replaying, prefix, most, for_ms = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-if redis.call('EXISTS', replaying) == 1 then return { 0, 0 } end
+local skip = tonumber(ARGV[4])
+if redis.call('EXISTS', replaying) == 1 then return { 0, 0, 0, {} } end
 local beyond = most and redis.call('ZCARD', failed) - most or 0
 local old = for_ms and redis.call('ZCOUNT', failed, '-inf', string.format('%.0f', now_ms() - for_ms)) or 0
-local count = math.min(MOST, math.max(beyond, old))
-if count <= 0 then return { 0, 0 } end
+local count = math.min(MOST, math.max(beyond, old) - skip)
+if count <= 0 then return { 0, 0, 0, {} } end
 
-local removed, flows = 0, flow_names(prefix)
-for _, id in ipairs(redis.call('ZRANGE', failed, 0, count - 1)) do
+local removed, needed, flows = 0, {}, flow_names(prefix)
+for _, id in ipairs(redis.call('ZRANGE', failed, skip, skip + count - 1)) do
   -- Children that were not notified yet have no expiry.
   local is_needed = redis.call('PTTL', flows.children .. id) == -1
+  if is_needed then needed[#needed + 1] = id end
   if redis.call('EXISTS', prefix .. 'awaited:' .. id) == 0 and not is_needed then
     forget_parents(flows, id)
     forget_children(flows, id)
@@ -33,4 +37,4 @@ for _, id in ipairs(redis.call('ZRANGE', failed, 0, count - 1)) do
     removed = removed + 1
   end
 end
-return { removed, count == MOST and removed > 0 and 1 or 0 }
+return { removed, count - removed, count == MOST and 1 or 0, needed }

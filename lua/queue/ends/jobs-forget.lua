@@ -7,19 +7,23 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many jobs are kept  [3] for_ms: ms for which they
             are kept
         [4] awaited_ms: ms for which the results of awaited jobs are kept
-  Reply 1 if there may be more to remove, else 0
+        [5] skip: how many of the oldest jobs to pass over
+  Reply 1 if there may be more to remove, else 0; and a list of jobs that stay because children wait for them
 ]]
 -- @include lib/now-ms
 -- @include lib/flows/flow-keys
 
 local MOST = 1000
+local skip = tonumber(ARGV[5])
 local beyond = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[2])
-local count = math.min(MOST, math.max(beyond, redis.call('ZCOUNT', KEYS[1], '-inf', now_ms() - tonumber(ARGV[3]))))
-if count <= 0 then return 0 end
+local old = redis.call('ZCOUNT', KEYS[1], '-inf', now_ms() - tonumber(ARGV[3]))
+local count = math.min(MOST, math.max(beyond, old) - skip)
+if count <= 0 then return { 0, {} } end
+local is_more = count == MOST and 1 or 0
 
 -- BullMQ can store more keys for a job. Sluice's jobs have only one more, for their log.
-local ids, keys, marks = redis.call('ZRANGE', KEYS[1], 0, count - 1), {}, {}
-local found = #ids
+local ids, keys, marks = redis.call('ZRANGE', KEYS[1], skip, skip + count - 1), {}, {}
+local found, needed = #ids, {}
 
 -- Keeps the jobs whose children were not notified yet, and returns the others.
 local function without_parents(given)
@@ -28,13 +32,15 @@ local function without_parents(given)
     if redis.call('EXISTS', flows.children .. id) == 0 then
       forget_parents(flows, id)
       others[#others + 1] = id
+    else
+      needed[#needed + 1] = id
     end
   end
   return others
 end
 
 if redis.call('HEXISTS', ARGV[1] .. 'lanes:state', 'flows') == 1 then ids = without_parents(ids) end
-if #ids == 0 then return 0 end
+if #ids == 0 then return { is_more, needed } end
 for at, id in ipairs(ids) do
   keys[#keys + 1] = ARGV[1] .. id
   keys[#keys + 1] = ARGV[1] .. id .. ':logs'
@@ -49,5 +55,5 @@ if redis.call('EXISTS', unpack(marks)) > 0 then
   end
 end
 redis.call('UNLINK', unpack(keys))
-if #ids == found then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, count - 1) else redis.call('ZREM', KEYS[1], unpack(ids)) end
-return count == MOST and 1 or 0
+if #ids == found then redis.call('ZREMRANGEBYRANK', KEYS[1], skip, skip + count - 1) else redis.call('ZREM', KEYS[1], unpack(ids)) end
+return { is_more, needed }

@@ -9,12 +9,13 @@
   ARGV  [1] prefix: the prefix of the queue's keys
         [2] request: JSON: { most, untilMs, jobs }. After untilMs, in ms since 1970, nothing is stored. Most is { all, perKey }: the most pending jobs in total and per key;
             without it, there is no limit. Each job is { id, name, opts as JSON, timestamp, delay, priority, isParked,
-            weights, dedupe, keep, row, flow, child }. The id is set if the application chose it. A job with isParked joins its lane, with
+            weights, dedupe, keep, row, flow, children }. The id is set if the application chose it. A job with isParked joins its lane, with
             weights as in lanes-join. The dedupe is { id, mode: first, last, again or debounce, ttl in ms, waitMs, mostMs,
             cancels }. A debounced job has waitMs, and may have mostMs, the longest delay. With cancels, the running job
             is cancelled. The keep is { mode: newest or oldest, most }: at most that many jobs of the key wait. The row is
             the id of the job's outbox row, if it comes from an outbox. A job that waits for parents has a flow, as in
-            store_flow() of lib/flows/hold. A job of a group has a child: the final job, as "<queue>:<id>".
+            store_flow() of lib/flows/hold. The children are the jobs that wait for the job, as
+            "<queue>:<id>".
         [3…] json: the data of each job, as JSON
   Reply without room: the number of pending jobs, the exceeded limit, and its key, "" for all. Otherwise three values
         for each job: its id; 1 if it is new, else 0; and the stored hash of a job that is not new. The hash is

@@ -1,26 +1,36 @@
 --[[
   flows-waiting: reads children that have waited for a while, because the message that a parent has ended may be lost.
-  Each is checked again later.
+  Each is checked again later. A child that waits for no parent and for no group to close starts.
 
-  KEYS  [1] the children that wait: zset by when to check them again, in ms since 1970
+  KEYS  as in lanes-join
   ARGV  [1] prefix: the prefix of the queue's keys  [2] again_ms: ms until they are checked again
         [3] most: the most children  [4] most_parents: the most parents, in all
   Reply for each child: its id; the ms since jobs were last added to its group, or since it was stored; and a list of
         parents that it waits for
 ]]
 -- @include lib/now-ms
--- @include lib/flows/flow-keys
+-- @include lib/lanes/lanes
+-- @include lib/lanes/weights
+-- @include lib/lanes/states/unbegun
+-- @include lib/flows/hold
+-- @include lib/flows/release
 
-local waiting, prefix, again_ms, most, most_parents = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local flows, now, reply, read = flow_names(prefix), now_ms(), {}, 0
+local prefix, again_ms, most, most_parents = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local now, reply, read = now_ms(), {}, 0
+local lanes = open_lanes(KEYS, prefix, now)
+lanes.flows = flow_names(prefix)
+local waiting = lanes.flows.waiting
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, most)) do
   if read >= most_parents then break end
-  local awaits, extended, stored_at_ms =
-    unpack(redis.call('HMGET', prefix .. id, 'sluice:awaits', 'sluice:extended', 'timestamp'))
-  if awaits then
-    local awaited = flows.awaited .. id
+  local awaits, open, extended, stored_at_ms, blame =
+    unpack(redis.call('HMGET', prefix .. id, 'sluice:awaits', 'sluice:open', 'sluice:extended', 'timestamp', 'sluice:blame'))
+  local awaited = lanes.flows.awaited .. id
+  local count = redis.call('ZCARD', awaited)
+  if awaits and not open and count == 0 then
+    start(lanes, id, false)
+  elseif awaits or blame and count > 0 then
     -- Reads another part of many parents each time.
-    local parts = math.max(1, math.ceil(redis.call('ZCARD', awaited) / most_parents))
+    local parts = math.max(1, math.ceil(count / most_parents))
     local first = math.floor(now / again_ms) % parts * most_parents
     local parents = redis.call('ZRANGE', awaited, first, first + most_parents - 1)
     read = read + #parents
@@ -30,4 +40,6 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0
     redis.call('ZREM', waiting, id)
   end
 end
+if lanes.is_changed then close_lanes(lanes) end
+if lanes.is_waiting then announce(lanes) end
 return reply

@@ -250,7 +250,7 @@ export async function addJobs<Data>(
 interface LookedUpJob<Data> extends NewJob<Data> {
   readonly own: Pick<
     AddedJob,
-    "id" | "isParked" | "weights" | "dedupe" | "keep" | "row" | "flow" | "child"
+    "id" | "isParked" | "weights" | "dedupe" | "keep" | "row" | "flow" | "children"
   >;
 }
 

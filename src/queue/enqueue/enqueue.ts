@@ -18,7 +18,7 @@ import { mapInTurns } from "../job.ts";
 import { assertSize, checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
 import { enqueueThrough, type EnqueueMiddleware, type JobToEnqueue } from "./middleware.ts";
-import type { JobToLink } from "./parents.ts";
+import { assertInGroup, type JobToLink } from "./parents.ts";
 import { createStoring, type JobToStore, type StoringParts } from "./storing.ts";
 
 /** Returns the options of one job, from its data and its index. */
@@ -264,7 +264,7 @@ export function createEnqueuing<Data, Result, Input>(
   const rows: OutboxRows = {
     async take(where, data, given) {
       const { delayMs, key: encoded, ordered: _ordered, ...options } = readOptions(where, given);
-      assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
+      assertForRow(where, options);
       const taken = await takeOne(where, data as Input);
       const { json } = await encodeData(where, { ...taken, options });
       // The delay begins now, and not when the row is moved to Redis.
@@ -275,7 +275,7 @@ export function createEnqueuing<Data, Result, Input>(
     async check({ id, json, options: given }) {
       const where = "the outbox";
       let options = readOptions(where, given);
-      assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
+      assertForRow(where, options);
       const stored: unknown = JSON.parse(json);
       const data = await payloads.decode(stored, { kind: "data", id });
       const { value } = await takeData<Data>(where, data, parts);
@@ -308,6 +308,8 @@ export function createEnqueuing<Data, Result, Input>(
     link?: Link,
   ): Promise<QueuedJob<Data, Result>> {
     let read = readOptions(where, options);
+    // A middleware may have changed the options.
+    if (link !== undefined) assertInGroup(where, read);
     const checking = checkDrawable(where, read);
     const [taken] = await Promise.all([takeOne(where, data), checking]);
     if (lacksCost(read)) {
@@ -329,6 +331,7 @@ export function createEnqueuing<Data, Result, Input>(
     const entries: JobToStore<Data>[] = [];
     let checked: OrderedJobOptions | undefined;
     for (const [index, taken] of takeMany(where, data, readForMany(where, options)).entries()) {
+      if (link !== undefined) assertInGroup(oneOf(where, index), taken.options);
       const reading = typeof taken.data === "function" ? taken.data() : taken.data;
       // Avoids an `await` where there is no promise, which is the usual case.
       const read = reading instanceof Promise ? await reading : reading;
@@ -453,6 +456,15 @@ function assertOnce(where: string, options: JobOptionsRead, remedy: string): voi
   if (!isRecurring(options)) return;
   const option = options.cron === undefined ? "every" : "cron";
   throw new InvalidOptionError({ where, option, value: options[option], remedy });
+}
+
+/** Rejects a job that an outbox cannot store. */
+function assertForRow(where: string, options: JobOptionsRead): void {
+  assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
+  if (options.after === undefined) return;
+  const remedy =
+    "a relay may store the row before its parents; call enqueue() of the queue, for example in the handler of the parent";
+  throw new InvalidOptionError({ where, option: "after", value: options.after, remedy });
 }
 
 function assertForMany(where: string, options: JobOptionsRead, isForAll: boolean): void {

@@ -9,6 +9,7 @@ import type { Flows } from "../manage/flows.ts";
 import type { EnqueueOptions } from "../options.ts";
 import type { EnqueueOptionsOf, LinkedEnqueuing } from "./enqueue.ts";
 import type { QueuedJob } from "./job-handle.ts";
+import { assertInGroup } from "./parents.ts";
 
 /** The final job of a group. */
 export interface FinalJob {
@@ -89,9 +90,6 @@ const GROUP_OPTIONS = z.strictObject({
   options: z.unknown().optional(),
   open: z.boolean({ error: "give true or false" }).optional(),
 });
-/** Options with which a job may not be stored, or may be stored later or several times. */
-const NOT_IN_GROUPS = ["dedupeId", "keep"] as const;
-
 const OPEN = { isOpen: true } as const;
 
 type AnyEnqueuing = LinkedEnqueuing<unknown, unknown, unknown>;
@@ -187,19 +185,4 @@ function optionsInGroup<Input>(
     assertInGroup(`${where}[${index}]`, own);
     return own;
   };
-}
-
-function assertInGroup(where: string, options: EnqueueOptions | undefined): void {
-  const recurring = (["every", "cron"] as const).find((name) => options?.[name] !== undefined);
-  if (recurring !== undefined) {
-    const remedy = "leave it out; a group has no recurring jobs";
-    throw new InvalidOptionError({ where, option: recurring, value: options![recurring], remedy });
-  }
-  for (const option of NOT_IN_GROUPS) {
-    const value = options?.[option];
-    if (value === undefined) continue;
-    const remedy =
-      "leave it out; in a group, each job must be stored. Give an id to store it only once";
-    throw new InvalidOptionError({ where, option, value, remedy });
-  }
 }

@@ -19,7 +19,8 @@ export interface JobToLink {
 interface Linked {
   readonly id: string | undefined;
   readonly flow?: AddedFlow | undefined;
-  readonly child?: string | undefined;
+  /** The jobs that wait for the job: the final job of its group, and jobs of the same call. */
+  readonly children?: readonly string[] | undefined;
   /** True if the job waits for its parents, or for the end of its group. */
   readonly mustWait: boolean;
 }
@@ -28,7 +29,19 @@ export interface Links {
   readonly jobs: readonly Linked[];
   /** Releases those jobs whose parents have ended in the meantime. Must be called once the jobs are stored. */
   readonly settle: () => Promise<void>;
+  /** Takes the jobs out of their groups again. Must be called if none of the jobs was stored. */
+  readonly retract: () => Promise<void>;
 }
+
+/** The new jobs of a group. */
+interface GroupMembers {
+  readonly final: JobReference;
+  readonly names: string[];
+  /** The jobs whose ids this call has reserved. An earlier call cannot have stored these. */
+  readonly reserved: string[];
+}
+
+const OUTCOMES = { registered: "", missing: "m", cancelled: "c" } as const;
 
 /** True if a job has parents, or belongs to a group. */
 export function isLinked({ options, isOpen, final }: JobToLink): boolean {
@@ -53,65 +66,130 @@ export async function linkJobs(
   );
   const nameOf = (index: number): string => nameOfJob({ queue, id: ids[index]! });
 
-  const finals = new Map<string, { readonly final: JobReference; readonly names: string[] }>();
-  for (const [index, { final }] of entries.entries()) {
+  const finals = new Map<string, GroupMembers>();
+  for (const [index, { final, options }] of entries.entries()) {
     if (final === undefined) continue;
     const name = nameOfJob(final);
-    const group = finals.get(name) ?? { final, names: [] };
+    const group = finals.get(name) ?? { final, names: [], reserved: [] };
     group.names.push(nameOf(index));
+    if (options.id === undefined) group.reserved.push(nameOf(index));
     finals.set(name, group);
   }
-  for (const { final, names } of finals.values()) await flows.extendGroup(final, names);
-
   const parentsOf = entries.map(({ options: { after = [] } }, index) => {
     const parents = new Map(after.map((parent) => [nameOfJob(parent), parent]));
     if (ids[index] !== undefined && parents.has(nameOf(index))) throw isOwnParent(ids[index]);
     return parents;
   });
-  const pairs = parentsOf.flatMap((parents, index) =>
-    [...parents.values()].map((parent) => ({ parent, child: nameOf(index) })),
+  const together = indexesOfIds(queue, entries);
+  const links = parentsOf.flatMap((parents, index) =>
+    [...parents].map(([name, parent]) => ({ name, parent, child: nameOf(index) })),
   );
+  const pairs = links.filter(({ name }) => !together.has(name));
   const states = await flows.register(pairs);
+  for (const { final, names } of finals.values()) await flows.extendGroup(final, names);
+  const childrenOf = entries.map(({ final }) => (final === undefined ? [] : [nameOfJob(final)]));
+  for (const { name, child } of links) {
+    const index = together.get(name);
+    if (index !== undefined) childrenOf[index]!.push(child);
+  }
 
-  const jobs = entries.map(({ options, isOpen, final }, index): Linked => {
-    const child = final && nameOfJob(final);
-    if (options.after === undefined && isOpen !== true)
-      return { id: ids[index], child, mustWait: false };
+  const jobs = entries.map(({ options, isOpen }, index): Linked => {
+    const id = ids[index];
+    const children = childrenOf[index]!.length === 0 ? undefined : childrenOf[index];
+    if (options.after === undefined && isOpen !== true) return { id, children, mustWait: false };
     const parents = [...parentsOf[index]!.keys()].map(
-      (name) => [name, states.get(name) === "missing" ? "m" : ""] as const,
+      (name) => [name, OUTCOMES[states.get(name) ?? "registered"]] as const,
     );
     const { key, at, delayMs = 0, onParentFailure: onFailure = "fail" } = options;
     const hold = at === undefined ? `in ${delayMs}` : `at ${Number(at)}`;
     const weights = key === undefined ? undefined : weightsOf(key);
     const flow = { parents, onFailure, open: isOpen, hold, weights };
     const mustWait = isOpen === true || parents.some(([, outcome]) => outcome === "");
-    return { id: ids[index], flow, child, mustWait };
+    return { id, flow, children, mustWait };
   });
 
   return {
     jobs,
     async settle() {
-      const cancelled = pairs.filter(({ parent }) => states.get(nameOfJob(parent)) === "cancelled");
-      await flows.release(
-        queue,
-        cancelled.map(({ parent, child }) => ({
-          id: child.slice(queue.length + 1),
-          parent: { name: nameOfJob(parent), outcome: "c", text: "" },
-        })),
-      );
       const parents = new Map(
         pairs
           .filter(({ parent }) => states.get(nameOfJob(parent)) === "registered")
           .map(({ parent }) => [nameOfJob(parent), parent]),
       );
       await flows.settleAll([...parents.values()]);
-      // A job of a group with an id of its own may have been stored before, and may have ended.
-      const known = entries.flatMap(({ options, final }, index) =>
-        final !== undefined && options.id !== undefined ? [ids[index]!] : [],
+      // A job with an id of its own may have been stored before, and may have ended. A job with parents may be
+      // cancelled, because one of them was.
+      const mayHaveEnded = entries.flatMap(({ options: { id, after } }, index) =>
+        (id !== undefined || after !== undefined) && childrenOf[index]!.length > 0
+          ? [ids[index]!]
+          : [],
       );
-      await flows.settle(queue, known);
+      await flows.settle(queue, mayHaveEnded);
+    },
+    async retract() {
+      for (const { final, reserved } of finals.values()) await flows.retract(final, reserved);
     },
   };
+}
+
+/** Returns the index of each job that has an id of its own, by its name. */
+function indexesOfIds(queue: string, entries: readonly JobToLink[]): Map<string, number> {
+  const indexes = new Map<string, number>();
+  for (const [index, { options }] of entries.entries()) {
+    if (options.id === undefined) continue;
+    const name = nameOfJob({ queue, id: options.id });
+    if (!indexes.has(name)) indexes.set(name, index);
+  }
+  return indexes;
+}
+
+/**
+ * Checks the jobs of one call of which some are parents of others.
+ *
+ * @throws {@link InvalidOptionError} when a parent is listed after its child, or may not be stored.
+ */
+export function assertParentsFirst(queue: string, entries: readonly JobToLink[]): void {
+  if (!entries.some(({ options }) => options.after !== undefined && options.after.length > 0))
+    return;
+  const together = indexesOfIds(queue, entries);
+  for (const [index, { options }] of entries.entries()) {
+    for (const parent of options.after ?? []) {
+      const at = together.get(nameOfJob(parent));
+      if (at === undefined || at === index) continue;
+      const { dedupeId, keep } = entries[at]!.options;
+      const where = `enqueueMany()[${index}]`;
+      const refuse = (remedy: string): InvalidOptionError =>
+        new InvalidOptionError({ where, option: "after", value: parent.id, remedy });
+      if (at > index)
+        throw refuse("this parent comes later in the call; put it before its children");
+      if (dedupeId !== undefined || keep !== undefined)
+        throw refuse(
+          "this parent has a dedupeId or keep, so it may not be stored; enqueue it in an earlier call",
+        );
+    }
+  }
+}
+
+/** Options with which a job may not be stored, or may be stored later or several times. */
+const NOT_IN_GROUPS = ["dedupeId", "keep"] as const;
+
+/** @throws {@link InvalidOptionError} when no job of a group may have one of the options. */
+export function assertInGroup(
+  where: string,
+  options: Partial<Record<"every" | "cron" | "dedupeId" | "keep", unknown>> | undefined,
+): void {
+  const recurring = (["every", "cron"] as const).find((name) => options?.[name] !== undefined);
+  if (recurring !== undefined) {
+    const remedy = "leave it out; a group has no recurring jobs";
+    throw new InvalidOptionError({ where, option: recurring, value: options![recurring], remedy });
+  }
+  for (const option of NOT_IN_GROUPS) {
+    const value = options?.[option];
+    if (value === undefined) continue;
+    const remedy =
+      "leave it out; in a group, each job must be stored. Give an id to store it only once";
+    throw new InvalidOptionError({ where, option, value, remedy });
+  }
 }
 
 function isOwnParent(id: string): InvalidOptionError {

@@ -31,7 +31,7 @@ import {
 } from "../options.ts";
 import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
-import { isLinked, linkJobs, type JobToLink, type Links } from "./parents.ts";
+import { assertParentsFirst, isLinked, linkJobs, type JobToLink, type Links } from "./parents.ts";
 import type { QueueSettingsLive } from "./settings.ts";
 
 /** The data and options of a job that will be stored. */
@@ -185,7 +185,11 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       };
     });
     if (bounds.most !== undefined || entries.some(needsLook)) {
-      const stored = await storeLookedUp(queue, entries, bulk, { ...bounds, links });
+      const storing = storeLookedUp(queue, entries, bulk, { ...bounds, links });
+      const stored = await storing.catch(async (error: unknown) => {
+        if (hasStoredNothing(error)) await links?.retract().catch(() => undefined);
+        throw error;
+      });
       await links?.settle();
       return stored;
     }
@@ -205,9 +209,9 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const jobs = entries.map(({ options, row }, index) => {
       const { key } = options;
       const { isParked, ...job } = bulk[index]!;
-      const { id = options.id, flow, child } = links?.jobs[index] ?? {};
+      const { id = options.id, flow, children } = links?.jobs[index] ?? {};
       const own = { id, isParked, weights: weightsOf(key), dedupe: dedupeOf(options), row };
-      return { ...job, own: { ...own, keep: keepOf(options), flow, child } };
+      return { ...job, own: { ...own, keep: keepOf(options), flow, children } };
     });
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
       const stored = await connection.addJobs({ queue: name, jobs: added, ...bounds });
@@ -227,6 +231,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   return {
     store,
     async storeMany(entries, outbox) {
+      assertParentsFirst(name, entries);
       const jobs: QueuedJob<Data, Result>[] = [];
       while (jobs.length < entries.length) {
         const some = roundTripFrom(entries, jobs.length, settings.now.maxBacklog !== undefined);
@@ -296,6 +301,14 @@ async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
     const remedy = `${refusal?.remedy ?? "See that Redis runs"}, and try again.`;
     throw new StoreUnavailableError(`${problem}. ${remedy}`, cause, { mayBeStored: !isUnsent });
   }
+}
+
+/** True if a script has certainly stored none of its jobs. Redis runs a script completely or not at all. */
+function hasStoredNothing(error: unknown): boolean {
+  if (error instanceof QueueFullError) return true;
+  return (
+    error instanceof Error && (error.message.startsWith(UNSENT) || /\bOOM /.test(error.message))
+  );
 }
 
 function whatRedisDid(refusal: RedisRefusal | undefined): string {

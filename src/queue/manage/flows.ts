@@ -61,8 +61,8 @@ const CHECKED_AT_ONCE = 500;
 const PARENTS_CHECKED = 5_000;
 const MOST_CHECKS = 20;
 /**
- * A job of a group that is not stored this long after it was announced never will be: its producer has died. The final
- * job then no longer waits for it.
+ * A job of a group that is not stored this long after it was announced never will be: its producer has died, or has
+ * lost Redis. The final job then no longer waits for it.
  */
 const ANNOUNCED_MS = 60_000;
 
@@ -184,6 +184,7 @@ export function createFlows(reach: ReachFlows) {
         const about = { queue, most, longest: 0, jobs: [{ id, from }] };
         const [seen] = await flows.lookAtParents(about);
         const children = seen!.children.map(jobOfName);
+        if (children.length > 0) await flows.keepChildren({ queue, id });
         for (const [childQueue, ofQueue] of groupBy(children, (child) => child.queue)) {
           await release(
             childQueue,
@@ -252,7 +253,8 @@ export function createFlows(reach: ReachFlows) {
       try {
         const flows = await reach(queue);
         if (!(await flows.isUsed({ queue }))) return;
-        await flows.forgetParents({ queue, ids });
+        for (const some of chunksOf(ids, CHILDREN_AT_ONCE))
+          await flows.forgetParents({ queue, ids: some });
         await settle(queue, ids);
       } catch {
         // The jobs are removed. Workers of the children's queues notice this when they check their waiting jobs.
@@ -286,14 +288,20 @@ export function createFlows(reach: ReachFlows) {
     async extendGroup(final: JobReference, parents: readonly string[]): Promise<void> {
       const flows = await reach(final.queue);
       for (const some of chunksOf(parents, CHILDREN_AT_ONCE)) {
-        const reply = await flows.extendGroup({ ...final, closes: false, parents: some });
+        const reply = await flows.extendGroup({ ...final, action: "add", parents: some });
         if (reply !== "done") throw new GroupClosedError({ final, isMissing: reply === "missing" });
       }
+    },
+    /** Makes the final job of a group no longer wait for jobs that were not stored. */
+    async retract(final: JobReference, parents: readonly string[]): Promise<void> {
+      const flows = await reach(final.queue);
+      for (const some of chunksOf(parents, CHILDREN_AT_ONCE))
+        await flows.extendGroup({ ...final, action: "retract", parents: some });
     },
     /** @throws {@link GroupClosedError} when the group does not exist. */
     async closeGroup(final: JobReference): Promise<void> {
       const flows = await reach(final.queue);
-      const reply = await flows.extendGroup({ ...final, closes: true, parents: [] });
+      const reply = await flows.extendGroup({ ...final, action: "close", parents: [] });
       if (reply !== "done") throw new GroupClosedError({ final, isMissing: true });
     },
     /** Reads the outcomes of a job's parents, in order. */

@@ -313,14 +313,27 @@ export function createWorker<Data, Result>(
   const onForgetError = (error: Error): void =>
     void (connection.isReady() && stored.emit("error", error));
   const { kept } = settings;
-  const forgetDone = async (): Promise<void> =>
-    connection.forgetDone({ queue: queue.name, ...(await kept.current()).keepDone });
+  const settle = (ids: readonly string[]): Promise<void> => settings.flows.settle(queue.name, ids);
+  const forgetDone = async (): Promise<void> => {
+    const bounds = { queue: queue.name, ...(await kept.current()).keepDone };
+    const unsettled = await connection.forgetDone(bounds);
+    if (unsettled.length === 0) return;
+    // The worker that ended these jobs has not notified their children. Until then, the jobs stay.
+    await settle(unsettled);
+    await connection.forgetDone(bounds);
+  };
   const retention = createRetention(forgetDone, onForgetError, () => kept.now.keepDone.forMs);
   stored.on("completed", () => retention.note());
   const failedRetention = createFailedRetention({
     queue: queue.name,
     kept,
-    forget: (bounds) => connection.forgetFailed({ queue: queue.name, ...bounds }),
+    async forget(given) {
+      const bounds = { queue: queue.name, ...given };
+      const { removed, unsettled } = await connection.forgetFailed(bounds);
+      if (unsettled.length === 0) return removed;
+      await settle(unsettled);
+      return removed + (await connection.forgetFailed(bounds)).removed;
+    },
     onError: onForgetError,
     logger: settings.logger,
   });

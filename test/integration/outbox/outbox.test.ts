@@ -217,6 +217,7 @@ describe("a row that its queue rejects", () => {
     await insert("unknown", {});
     await insert("jobs", { attmepts: 3 });
     await insert("jobs", { every: 1_000, dedupeId: "a" });
+    await insert("jobs", { after: [{ queue: "jobs", id: "1" }] });
     await insert("jobs", { key: "from-sql" });
     await commit((client) => outbox.enqueue(client, jobs, 2));
     outbox.startRelay({ maxAttempts: 1 });
@@ -224,8 +225,9 @@ describe("a row that its queue rejects", () => {
     await untilEmpty();
 
     const { rejected, failed } = await outbox.status();
-    expect(failed).toBe(3);
+    expect(failed).toBe(4);
     expect(rejected.map(({ error }) => error).sort()).toEqual([
+      expect.stringContaining("a relay may store the row before its parents"),
       expect.stringContaining('option "attmepts" is 3; there is no such option'),
       expect.stringContaining('option "every" is 1000; give recurring jobs to enqueue()'),
       expect.stringContaining('There is no queue "unknown" in this relay.'),
@@ -533,6 +535,7 @@ describe("bad input", () => {
     ["queue", ["run", undefined, 1]],
     ["attmepts", ["run", "jobs", 1, { attmepts: 3 }]],
     ["every", ["run", "jobs", 1, { every: 1_000, dedupeId: "a" }]],
+    ["after", ["run", "jobs", 1, { after: [{ queue: "jobs", id: "1" }] }]],
     ["data", ["run", "jobs", 1n]],
   ])("of enqueue() is refused by name, and writes nothing: %s", async (option, given) => {
     const { sluice, jobs } = memory();

@@ -34,6 +34,7 @@ export function createChildReports({
   let timer: NodeJS.Timeout | undefined;
   let checking: NodeJS.Timeout | undefined;
   let settling: Promise<void> | undefined;
+  let asking: Promise<void> | undefined;
 
   function settle(): void {
     timer = undefined;
@@ -84,13 +85,16 @@ export function createChildReports({
     note(id) {
       ended.push(id);
       if (settling !== undefined) return;
-      timer ??= hasBegun ? setTimeout(settle, GATHER_MS) : setTimeout(ask, ASK_MS);
+      timer ??= hasBegun
+        ? setTimeout(settle, GATHER_MS)
+        : setTimeout(() => void (asking = ask()), ASK_MS);
     },
     async close() {
       isClosed = true;
       clearTimeout(checking);
       clearTimeout(timer);
-      await settling;
+      await asking;
+      while (settling !== undefined) await settling;
       if (ended.length === 0) return;
       const isNeeded = hasBegun || (await isUsed().catch(() => false));
       if (isNeeded) await flows.settle(queue, ended).catch(() => undefined);

@@ -1,6 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
 import { baseOf, type QueueName } from "../scripts/keys.ts";
-import { flowScripts, parentKeys } from "../scripts/queue/flows.ts";
+import { childrenKey, flowScripts, parentKeys } from "../scripts/queue/flows.ts";
 import { dedupeKeys, jobScripts, outboxRowsKey, REPLAYING } from "../scripts/queue/jobs.ts";
 import { laneOf, lanesHeld, laneScripts } from "../scripts/queue/lanes.ts";
 import { runScripts } from "../scripts/queue/runs.ts";
@@ -114,10 +114,9 @@ export function createRedisFlows(redis: Redis | Cluster, prefix: string) {
     /** Reads the outcomes of a job's parents as stored, by the names of the parents. */
     outcomes: ({ queue, id }: OfQueue & { readonly id: string }) =>
       redis.hgetall(parentKeys({ prefix, queue, id })[1]),
-    /** Removes what jobs with parents have, after BullMQ's own scripts have removed these jobs. */
-    async forgetParents({ queue, ids }: OfQueue & { readonly ids: readonly string[] }) {
-      await redis.unlink(...ids.flatMap((id) => parentKeys({ prefix, queue, id })));
-      await redis.zrem(`${baseOf({ prefix, queue })}flow:waiting`, ...ids);
+    /** Keeps the children of a dead letter until they are notified again. */
+    async keepChildren({ queue, id }: OfQueue & { readonly id: string }) {
+      await redis.persist(childrenKey({ prefix, queue, id }));
     },
     /** Counts the parents that a job still waits for, and reads the first of them. */
     async awaited({ queue, id, most }: OfQueue & { readonly id: string; readonly most: number }) {
@@ -136,6 +135,9 @@ export interface StoredRowsPage {
   readonly limit: number;
 }
 
+/** The most jobs that retention passes over at once, because they must stay for now. */
+const MOST_SKIPPED = 10_000;
+
 /** Creates access to the jobs of queues, as BullMQ stores them in Redis. */
 export function createRedisJobs(redis: Redis | Cluster, prefix: string) {
   const scripts = bindScripts(redis, { prefix }, jobScripts);
@@ -146,19 +148,31 @@ export function createRedisJobs(redis: Redis | Cluster, prefix: string) {
       const [holder, pair] = dedupeKeys({ prefix, queue }, dedupeId);
       return (await redis.get(holder)) ?? (await redis.hget(pair, "of")) ?? undefined;
     },
-    /** Removes the done jobs that exceed the queue's limits for kept jobs. */
-    async forgetDone(kept: Parameters<typeof scripts.forgetDone>[0]) {
-      while (await scripts.forgetDone(kept));
+    /**
+     * Removes the done jobs that exceed the queue's limits for kept jobs. Returns jobs that stay because their children
+     * were not notified.
+     */
+    async forgetDone(kept: Omit<Parameters<typeof scripts.forgetDone>[0], "skip">) {
+      const unsettled: string[] = [];
+      for (;;) {
+        const { needed, isMore } = await scripts.forgetDone({ ...kept, skip: unsettled.length });
+        unsettled.push(...needed);
+        if (!isMore || unsettled.length >= MOST_SKIPPED) return unsettled;
+      }
     },
     /**
      * Removes the dead letters that exceed the queue's limits, and returns their number. Removes
-     * none during a replay of dead letters.
+     * none during a replay of dead letters. Also returns dead letters that stay because their children were not
+     * notified.
      */
-    async forgetFailed(kept: Parameters<typeof scripts.forgetFailed>[0]) {
-      for (let total = 0; ;) {
-        const { removed, isMore } = await scripts.forgetFailed(kept);
+    async forgetFailed(kept: Omit<Parameters<typeof scripts.forgetFailed>[0], "skip">) {
+      const unsettled: string[] = [];
+      for (let total = 0, skip = 0; ;) {
+        const { removed, stayed, needed, isMore } = await scripts.forgetFailed({ ...kept, skip });
         total += removed;
-        if (!isMore) return total;
+        skip += stayed;
+        unsettled.push(...needed);
+        if (!isMore || skip >= MOST_SKIPPED) return { removed: total, unsettled };
       }
     },
     /**

@@ -1,7 +1,7 @@
 /** Scripts for flows, in which jobs wait for other jobs: children for their parents, in any queues. */
 import { queueKeys, type QueueName } from "../keys.ts";
 import { shapeScript } from "../script.ts";
-import { flag, from, fromEach, int, list, oneOf, optional, rest, text } from "../shape.ts";
+import { from, fromEach, int, list, oneOf, optional, rest, text, word } from "../shape.ts";
 import { LANE_KEYS, prefix } from "./lanes.ts";
 
 /** What happens to a child if one of its parents fails. */
@@ -90,18 +90,25 @@ export const flowScripts = {
     reply: rest(oneOf(["missing", "recorded", "removed", "resumed"])),
   }),
 
-  /** Adds parents to the final job of an open group, or closes the group. */
+  /** Adds parents to the final job of an open group, closes the group, or removes parents that were not stored. */
   extendGroup: shapeScript({
     name: "queue/flows/flows-extend",
     keys: queueKeys(...LANE_KEYS),
-    args: { prefix, id: text, closes: flag, parents: rest(text) },
+    args: { prefix, id: text, action: word<"add" | "close" | "retract">(), parents: rest(text) },
     reply: oneOf(["closed", "done", "missing"]),
   }),
 
-  /** Reads children that have waited for a while. */
+  /** Removes what jobs with parents have, after BullMQ's own scripts have removed these jobs. */
+  forgetParents: shapeScript({
+    name: "queue/flows/flows-drop",
+    keys: queueKeys("flow:waiting"),
+    args: { prefix, ids: rest(text) },
+  }),
+
+  /** Reads children that have waited for a while. Starts those that no longer wait for a parent. */
   lookAtWaiting: shapeScript({
     name: "queue/flows/flows-waiting",
-    keys: queueKeys("flow:waiting"),
+    keys: queueKeys(...LANE_KEYS),
     args: {
       prefix,
       /** How soon these children are checked again, in ms. */
@@ -119,6 +126,11 @@ export const flowScripts = {
     args: { prefix, keptMs: optional(int), children: rest(CHILD) },
   }),
 };
+
+/** Returns the Redis key of the children of a job. */
+export function childrenKey({ id, ...queue }: QueueName & { readonly id: string }): string {
+  return queueKeys(`flow:children:${id}`)(queue)[0]!;
+}
 
 /** Returns the Redis keys of the parents that a job waits for, and of the outcomes of its other parents. */
 export function parentKeys({

@@ -8,6 +8,7 @@ import {
   from,
   fromEach,
   int,
+  list,
   mapped,
   oneOf,
   optional,
@@ -53,8 +54,8 @@ export interface AddedJob {
   readonly row?: string | undefined;
   /** What the job waits for. Undefined for a job without parents. */
   readonly flow?: AddedFlow | undefined;
-  /** The final job of the group that the job belongs to, as `"<queue>:<id>"`. The job then has an id. */
-  readonly child?: string | undefined;
+  /** The jobs that wait for this job, as `"<queue>:<id>"`. The job then has an id. */
+  readonly children?: readonly string[] | undefined;
 }
 
 /** What happens if another job has the dedupeId of a job. */
@@ -230,7 +231,10 @@ export const jobScripts = {
     reply: flat(HELD_JOB),
   }),
 
-  /** Removes the done jobs that exceed the limits. Returns true if there may be more to remove. */
+  /**
+   * Removes the done jobs that exceed the limits, without the oldest `skip` jobs. Keeps jobs whose children were not
+   * notified, and returns them in `needed`.
+   */
   forgetDone: shapeScript({
     name: "queue/ends/jobs-forget",
     keys: queueKeys("completed"),
@@ -241,11 +245,15 @@ export const jobScripts = {
       /** How long done jobs are kept, in ms. */
       forMs: int,
       awaitedMs,
+      skip: int,
     },
-    reply: flag,
+    reply: { isMore: flag, needed: list(text) },
   }),
 
-  /** Removes the dead letters that exceed the limits, except during a replay of dead letters. */
+  /**
+   * Removes the dead letters that exceed the limits, except during a replay of dead letters. Passes over the oldest
+   * `skip` dead letters. `needed` contains those that are kept because their children were not notified.
+   */
   forgetFailed: shapeScript({
     name: "queue/ends/failed-forget",
     keys: queueKeys("failed", REPLAYING),
@@ -255,8 +263,9 @@ export const jobScripts = {
       count: optional(int),
       /** How long dead letters are kept, in ms. Undefined for no limit. */
       forMs: optional(int),
+      skip: int,
     },
-    reply: { removed: int, isMore: flag },
+    reply: { removed: int, stayed: int, isMore: flag, needed: list(text) },
   }),
 
   /**
@@ -297,7 +306,7 @@ type About<Name extends keyof typeof jobScripts> = Omit<
   keyof QueueName
 >;
 /** The limits for kept dead letters: how many, and for how long. */
-export type KeptFailed = About<"forgetFailed">;
+export type KeptFailed = Omit<About<"forgetFailed">, "skip">;
 
 function readFields(reply: unknown): readonly string[] | undefined {
   return Array.isArray(reply) ? (reply as readonly string[]) : undefined;

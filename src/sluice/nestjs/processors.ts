@@ -42,20 +42,26 @@ export class Processors
     if (!this.#isOn) return;
     const started = new Set<unknown>();
     for (const wrapper of this.#discovery.getProviders()) {
-      const { metatype } = wrapper;
-      const prototype = (metatype?.prototype ?? undefined) as object | undefined;
-      const facts = prototype && processorOf(prototype);
+      const isSingleton = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
+      const instance: unknown = isSingleton ? wrapper.instance : undefined;
+      // Only the instance of a provider with `useFactory` or `useValue` names the class.
+      const prototype = (
+        typeof instance === "object" && instance !== null
+          ? Object.getPrototypeOf(instance)
+          : wrapper.metatype?.prototype
+      ) as object | null | undefined;
+      const facts = prototype ? processorOf(prototype) : undefined;
       if (facts === undefined) continue;
-      const name = metatype!.name;
-      if (!wrapper.isDependencyTreeStatic()) {
+      const { name } = prototype!.constructor;
+      if (!isSingleton) {
         const remedy = "a worker outlives requests; make the class and what it injects singletons";
-        throw refused(name, "scope", "request", remedy);
+        const value = wrapper.isTransient ? "transient" : "request";
+        throw refused(name, "scope", value, remedy);
       }
-      const instance = wrapper.instance as object;
       // A provider that several modules list is one instance for each, so it would start several workers.
       if (started.has(instance)) continue;
       started.add(instance);
-      this.#start(name, instance, facts);
+      this.#start(name, instance as object, facts);
     }
   }
 

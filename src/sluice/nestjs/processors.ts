@@ -7,7 +7,7 @@ import type { DiscoveryService } from "@nestjs/core";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { HandlerInput } from "../../queue/worker/context.ts";
-import type { WorkerOptions } from "../../queue/worker/worker-options.ts";
+import { readWorkerOptions, type WorkerOptions } from "../../queue/worker/worker-options.ts";
 import type { Worker } from "../../queue/worker/worker.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { Sluice } from "../create-sluice.ts";
@@ -40,7 +40,7 @@ export class Processors
   /** Starts the workers once all providers are initialized. */
   onApplicationBootstrap(): void {
     if (!this.#isOn) return;
-    const started = new Set<unknown>();
+    const starts = new Map<object, () => Worker>();
     for (const wrapper of this.#discovery.getProviders()) {
       const isSingleton = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
       const instance: unknown = isSingleton ? wrapper.instance : undefined;
@@ -59,13 +59,19 @@ export class Processors
         throw refused(name, "scope", value, remedy);
       }
       // A provider that several modules list is one instance for each, so it would start several workers.
-      if (started.has(instance)) continue;
-      started.add(instance);
-      this.#start(name, instance as object, facts);
+      if (starts.has(instance as object)) continue;
+      starts.set(instance as object, this.#checked(name, instance as object, facts));
     }
+    // Starts no worker before all processors are checked, because one bad processor rejects the start.
+    for (const start of starts.values()) this.#workers.push(start());
   }
 
-  #start(name: string, instance: object, { queue: queueName, options }: ProcessorFacts): void {
+  /** Checks a processor. Returns a function that starts its worker. */
+  #checked(
+    name: string,
+    instance: object,
+    { queue: queueName, options }: ProcessorFacts,
+  ): () => Worker {
     const queue = this.#queues.get(queueName);
     if (queue === undefined) {
       const known = [...this.#queues.keys()].join(", ") || "none";
@@ -73,9 +79,13 @@ export class Processors
       throw refused(name, "queue", queueName, remedy);
     }
     const handler = handlerOf(name, instance);
-    this.#workers.push(
-      this.#sluice.worker(queue, handler, options as WorkerOptions & { batch?: undefined }),
-    );
+    const read = readWorkerOptions(options);
+    if (read.batch !== undefined && typeof handler !== "function") {
+      const remedy = "with batch, give it a method process(jobs, context) instead of @Process()";
+      throw refused(name, "batch", read.batch, remedy);
+    }
+    return () =>
+      this.#sluice.worker(queue, handler, options as WorkerOptions & { batch?: undefined });
   }
 
   /** Stops the workers and waits for running handlers, while the application can still use its other providers. */

@@ -43,6 +43,11 @@ export interface SluiceFeature {
 const OPTIONS = "sluice:options";
 const PROCESSORS = "sluice:processors";
 const TABLE_ERROR = { error: 'give options by name: { stripe: { rate: "100/s" } }' };
+const PROCESSORS_OPTION = z.strictObject({
+  processors: z
+    .boolean({ error: "give true, or false for a replica that only enqueues" })
+    .optional(),
+});
 const FEATURE = z.strictObject({
   buckets: z.record(z.string(), z.unknown(), TABLE_ERROR).optional(),
   queues: z
@@ -111,7 +116,10 @@ function rootOf(
   const sluice: Provider = {
     provide: SLUICE,
     inject: [OPTIONS],
-    useFactory: ({ processors: _processors, ...given }: SluiceModuleOptions) => createSluice(given),
+    useFactory({ processors: isOn, ...given }: SluiceModuleOptions) {
+      readOptions("SluiceModule", PROCESSORS_OPTION, { processors: isOn });
+      return createSluice(given);
+    },
   };
   const processors: Provider = {
     provide: PROCESSORS,

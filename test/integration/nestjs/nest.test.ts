@@ -276,6 +276,37 @@ it("health is down, with the reason, once Redis cannot be reached", async () => 
   });
 });
 
+it("no processor starts if one of them can never work", async () => {
+  class Mails {
+    process(): string {
+      return "sent";
+    }
+  }
+  @Processor("mails")
+  class Good extends Mails {}
+  @Processor("charges", { concurrency: 0 })
+  class BadOption extends Mails {}
+  @Processor("charges", { batch: { size: 2 } })
+  class BadBatch {
+    @Process("receipt")
+    receipt(): void {}
+  }
+  const observer = sluices.open();
+  const bucket = observer.bucket("stripe", { rate: "200/s", perKey: { rate: "100/s" } });
+  const mails = observer.queue<string>("mails", { bucket });
+
+  const badOption = await rejectionOf(startApp({ providers: [Good, BadOption] }));
+  const badBatch = await rejectionOf(startApp({ providers: [Good, BadBatch] }));
+  const notBoolean = await rejectionOf(startApp({ processors: "false" as never }));
+
+  // A worker reports itself when it starts, so a worker that had started would be counted.
+  await mails.enqueue("ann");
+  expect((await mails.status()).workers).toBe(0);
+  expect(badOption).toMatchObject({ option: "concurrency", value: 0 });
+  expect(badBatch).toMatchObject({ option: "batch" });
+  expect(notBoolean).toMatchObject({ option: "processors", value: "false" });
+});
+
 it("processors, features and methods that can never work are refused by name", async () => {
   @Processor("refunds")
   class Unknown {

@@ -263,6 +263,32 @@ it("processors that a factory creates, or that are values, run jobs once", async
   expect(await mail.finished()).toBe("mail by value");
 });
 
+it("two modules that declare a bucket with different limits are refused, however Nest compares modules", async () => {
+  const feature = (rate: `${number}/s`) =>
+    SluiceModule.forFeature({ buckets: { stripe: { rate } } });
+  @Module({ imports: [feature("200/s")] })
+  class First {}
+  @Module({ imports: [feature("100/s")] })
+  class Second {}
+  const root = SluiceModule.forRoot({
+    redis: inject("redisUrl"),
+    prefix: sluices.prefix(),
+    logger: SILENT,
+  });
+  @Module({ imports: [root, First, Second] })
+  class Both {}
+
+  const refusal = await rejectionOf(
+    NestFactory.createApplicationContext(Both, {
+      logger: false,
+      abortOnError: false,
+      moduleIdGeneratorAlgorithm: "deep-hash",
+    }),
+  );
+
+  expect(refusal).toBeInstanceOf(InvalidOptionError);
+});
+
 it("health is down, with the reason, once Redis cannot be reached", async () => {
   const health = new SluiceHealth(
     sluices.open({ redis: "redis://127.0.0.1:1", storeTimeoutMs: 50, logger: SILENT }),

@@ -137,6 +137,37 @@ describe("an encrypted queue", () => {
   });
 });
 
+describe("events of a worker", () => {
+  it("have decoded data for jobs that fail before their data was decoded, in order", async () => {
+    const { sluice, queue } = openEncoded(sluices, encrypted());
+    const options = { name: "charge", maxWaitMs: 1 };
+    const late = await queue.enqueue({ card: SECRET, n: 1 }, { id: "late", ...options });
+    await queue.enqueue({ card: SECRET, n: 2 }, { id: "unknown", name: "unknown", attempts: 1 });
+    await waitUntil(() => Date.now() > late.dueAtMs + 10, "the job is too late");
+    const worker = sluice.worker(queue, { charge: () => "done" });
+    const events: unknown[] = [];
+    for (const name of ["active", "failed", "dead"] as const)
+      worker.on(name, ({ job }) => void events.push([name, job.id, job.data]));
+    worker.on("closed", () => void events.push("closed"));
+
+    await waitUntil(async () => (await queue.failed()).length === 2, "both are dead");
+    await queue.enqueue({ card: SECRET, n: 3 }, { id: "charge", name: "charge" });
+    await (await queue.job("charge"))!.finished();
+    await worker.close();
+
+    const ofJob = (id: string) => events.filter((event) => Array.isArray(event) && event[1] === id);
+    expect(ofJob("late")).toEqual([
+      ["failed", "late", { card: SECRET, n: 1 }],
+      ["dead", "late", { card: SECRET, n: 1 }],
+    ]);
+    expect(ofJob("unknown")).toEqual([
+      ["failed", "unknown", { card: SECRET, n: 2 }],
+      ["dead", "unknown", { card: SECRET, n: 2 }],
+    ]);
+    expect(events.slice(-2)).toEqual([["active", "charge", { card: SECRET, n: 3 }], "closed"]);
+  });
+});
+
 describe("a worker that cannot decode", () => {
   it("runs no handler, keeps the job as a dead letter that names it and the codec, and loses nothing", async () => {
     const { queue } = openEncoded(sluices, encrypted());
@@ -147,7 +178,11 @@ describe("a worker that cannot decode", () => {
       runs += 1;
     });
     const failures: Error[] = [];
-    worker.on("failed", ({ error }) => void failures.push(error));
+    const shown: Pick<Job<unknown>, "data" | "unreadable">[] = [];
+    worker.on("failed", ({ error, job: failed }) => {
+      failures.push(error);
+      shown.push(failed);
+    });
 
     await waitUntil(async () => (await queue.failed()).length === 1, "the job is dead");
 
@@ -157,6 +192,7 @@ describe("a worker that cannot decode", () => {
     expect(dead!.reason).toContain('"aes-256-gcm:k1"');
     expect(failures[0]).toBeInstanceOf(CodecError);
     expect(failures[0]).toMatchObject({ action: "decode", codec: "aes-256-gcm:k1", id: job.id });
+    expect(shown).toMatchObject([{ data: undefined, unreadable: failures[0] }]);
     expect(runs).toBe(0);
 
     await worker.close();

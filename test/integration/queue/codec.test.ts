@@ -5,6 +5,7 @@ import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { CodecError, InvalidOptionError, type Codec, type Job } from "sluice";
 import { compression, encryption, fileStore, offload } from "sluice/codec";
+import { outboxRowsOf } from "../../../src/queue/enqueue/enqueue.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { children } from "../../support/children/child.ts";
@@ -311,10 +312,19 @@ describe("large payloads", () => {
     const data = { text: "more than ten bytes" };
     await queue.enqueue(data, { every: 3_600_000, dedupeId: "hourly" });
 
-    const late = await rejectionOf(queue.enqueue(data, { delayMs: 3_600_000 }));
+    const dedupe = { mode: "debounce", waitMs: 3_600_000 } as const;
+    const rows = outboxRowsOf(queue)!;
+    const late = await Promise.all(
+      [
+        queue.enqueue(data, { delayMs: 3_600_000 }),
+        queue.enqueue(data, { dedupeId: "burst", dedupe }),
+        rows.take("outbox.enqueue()", data, { delayMs: 3_600_000 }),
+      ].map((enqueued: Promise<unknown>) => rejectionOf(enqueued)),
+    );
 
     expect(await readdir(folder)).toEqual([]);
-    expect(late).toMatchObject({ code: "ERR_INVALID_OPTION", option: "delayMs" });
+    for (const refusal of late)
+      expect(refusal).toMatchObject({ code: "ERR_INVALID_OPTION", option: "delayMs" });
     expect((await queue.jobOf("hourly"))?.data).toEqual(data);
   });
 

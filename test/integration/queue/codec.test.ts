@@ -425,8 +425,14 @@ describe("options of codecs", () => {
     expect(wrong).toMatchObject({ option: "keys.k1", value: "***" });
     expect(wrong.message).not.toContain(short);
     expect(refusal(() => encryption({ keys: keys({ current: "a b", "a b": key }) })).option).toBe(
-      "keys.a b",
+      "keys.***",
     );
+    const swapped = newKey().slice(0, 43).replaceAll(/[+/]/g, "A");
+    for (const given of [
+      { current: "k1", [swapped]: "k1" },
+      { current: "k1", [swapped]: swapped },
+    ])
+      expect(refusal(() => encryption({ keys: keys(given) })).message).not.toContain(swapped);
     expect(refusal(() => encryption({ key } as never)).message).not.toContain(key);
     expect(refusal(() => compression({ level: 10 })).option).toBe("level");
     expect(refusal(() => compression({ speed: 1 } as never)).option).toBe("speed");

@@ -450,7 +450,12 @@ const failedGroups = operation({
       .meta({ maximum: 100_000 }),
   }),
   answers: "The groups.",
-  output: object({ groups: list(FAILED_GROUP), looked: COUNT, hasMore: { type: "boolean" } }),
+  output: object({
+    groups: list(FAILED_GROUP),
+    totalGroups: COUNT,
+    looked: COUNT,
+    hasMore: { type: "boolean" },
+  }),
   privacy: NO_DATA,
   run: async (context, { queue, ...filter }) =>
     (await context.queue(queue)).failedGroups(filter as FailedGroupsFilter),
@@ -463,7 +468,7 @@ const failedGroups = operation({
   },
 });
 
-function showGroups({ groups, looked, hasMore }: FailedGroups): Shown {
+function showGroups({ groups, totalGroups, looked, hasMore }: FailedGroups): Shown {
   if (groups.length === 0) return "No dead letter matches.";
   const rows = groups.map((each) => [
     each.group,
@@ -475,7 +480,9 @@ function showGroups({ groups, looked, hasMore }: FailedGroups): Shown {
   ]);
   const heads = ["group", "count", "first", "last", "tenants", "reason"];
   const more = hasMore ? [`Of the newest ${looked} dead letters: --look reads more.`] : [];
-  return [{ heads, rows }, ...more];
+  const others = totalGroups - groups.length;
+  const left = others > 0 ? [`${others} smaller groups are left out.`] : [];
+  return [{ heads, rows }, ...left, ...more];
 }
 
 function tenantsText({ tenants, topTenants }: FailedGroup): string {

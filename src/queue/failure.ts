@@ -201,17 +201,19 @@ export function parseErrorFacts(json: unknown): FailureFacts {
   }
 }
 
-/** Numbers, UUIDs and long hexadecimal numbers, which differ between failures of the same kind. */
-const VARYING = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{12,}\b|\d+/gi;
-/** The characters of a reason that decide its group. */
-const GROUPED_BY = 300;
+/** The parents of flows, UUIDs, long hexadecimal numbers and numbers, which differ between failures of the same kind. */
+const VARYING =
+  /(?<=Parent failed: job )[^\n]*?(?= of queue ")|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9a-f]{12,}(?![0-9a-z])|\d+/gi;
+/** The characters of a reason, with its ids replaced, that decide its group, and the most characters that are read. */
+const [GROUPED_BY, MOST_READ] = [300, 4_000];
 
 /**
  * Returns the id of the group of a failure. Failures are in the same group if the names, codes and statuses of their
  * errors are equal, and their reasons differ only in numbers and ids.
  */
 export function failureGroupOf(reason: string, { errorName, code, status }: FailureFacts): string {
-  const text = reason.slice(0, GROUPED_BY).replaceAll(VARYING, "#");
+  // Replaces ids first: a bound inside of an id would otherwise keep a part of the id.
+  const text = reason.slice(0, MOST_READ).replaceAll(VARYING, "#").slice(0, GROUPED_BY);
   const parts = JSON.stringify([errorName ?? "", code ?? "", status ?? "", text]);
   return createHash("sha256").update(parts).digest("hex").slice(0, 10);
 }

@@ -6,6 +6,7 @@ import { decodeKey } from "../../core/key-path.ts";
 import { likelyOptions } from "../../core/input/options.ts";
 import {
   ENQUEUE_OPTION_NAMES,
+  isDebounced,
   isRecurring,
   readEnqueueOptions,
   type EnqueueOptions,
@@ -248,7 +249,8 @@ export function createEnqueuing<Data, Result, Input>(
     where: string,
     job: JobToStore<Data>,
   ): JobToStore<Data> | Promise<JobToStore<Data>> {
-    const { id, delayMs, at } = job.options;
+    const { id, at } = job.options;
+    const delayMs = isDebounced(job.options) ? job.options.dedupe.waitMs : job.options.delayMs;
     const dueInMs = Math.max(0, delayMs ?? (at === undefined ? 0 : Number(at) - Date.now()));
     const isShared = isRecurring(job.options);
     const encoding = payloads.encode(job.json, { kind: "data", id, dueInMs, isShared });
@@ -266,7 +268,7 @@ export function createEnqueuing<Data, Result, Input>(
       const { delayMs, key: encoded, ordered: _ordered, ...options } = readOptions(where, given);
       assertForRow(where, options);
       const taken = await takeOne(where, data as Input);
-      const { json } = await encodeData(where, { ...taken, options });
+      const { json } = await encodeData(where, { ...taken, options: { ...options, delayMs } });
       // The delay begins now, and not when the row is moved to Redis.
       const due = delayMs ? { at: Date.now() + delayMs } : undefined;
       const key = encoded === undefined ? undefined : decodeKey(encoded);

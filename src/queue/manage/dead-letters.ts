@@ -99,6 +99,8 @@ export interface FailedGroupsFilter extends Omit<FailedFilter, "limit"> {
 export interface FailedGroups {
   /** Up to 100 groups, the largest first. */
   readonly groups: readonly FailedGroup[];
+  /** How many groups there are: `340`. The smallest are left out of `groups` if there are more than 100. */
+  readonly totalGroups: number;
   /** How many dead letters were read: `10000`. */
   readonly looked: number;
   /** True if the queue may have more dead letters than were read. */
@@ -267,7 +269,7 @@ export function createDeadLetters<Data>({
         looked += end - start;
         end = start;
       }
-      return { groups: counting.groups(), looked, hasMore: looked < count && looked >= look };
+      return { ...counting.groups(), looked, hasMore: looked < count && looked >= look };
     },
     replay: (given, byHand) =>
       change("replay", given, byHand, { one: replayOne, many: replayAll, before: keepAll }),
@@ -350,7 +352,10 @@ const TOP_TENANTS = 5;
 const MOST_GROUPS = 100;
 
 /** Counts dead letters by their error. Adds them in order, the newest first. */
-function createGroups(): { add(job: Brief): void; groups(): FailedGroup[] } {
+function createGroups(): {
+  add(job: Brief): void;
+  groups(): Pick<FailedGroups, "groups" | "totalGroups">;
+} {
   const byId = new Map<
     string,
     Omit<FailedGroup, "tenants" | "topTenants"> & {
@@ -379,15 +384,15 @@ function createGroups(): { add(job: Brief): void; groups(): FailedGroup[] } {
       }
       byId.set(group, { ...found, count: found.count + 1, firstAtMs: failedAtMs });
     },
-    groups: () =>
-      [...byId.values()]
-        .sort((one, other) => other.count - one.count)
-        .slice(0, MOST_GROUPS)
-        .map(({ byTenant, ...group }) => {
-          const most = [...byTenant].sort(([, one], [, other]) => other - one);
-          const topTenants = most.slice(0, TOP_TENANTS).map(([tenant]) => tenant);
-          return { ...group, tenants: byTenant.size, topTenants };
-        }),
+    groups() {
+      const largest = [...byId.values()].sort((one, other) => other.count - one.count);
+      const groups = largest.slice(0, MOST_GROUPS).map(({ byTenant, ...group }) => {
+        const most = [...byTenant].sort(([, one], [, other]) => other - one);
+        const topTenants = most.slice(0, TOP_TENANTS).map(([tenant]) => tenant);
+        return { ...group, tenants: byTenant.size, topTenants };
+      });
+      return { groups, totalGroups: byId.size };
+    },
   };
 }
 

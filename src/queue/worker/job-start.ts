@@ -4,7 +4,12 @@
  * Redis, the job waits.
  */
 import { isThenable, reasonOf } from "../../core/describe.ts";
-import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
+import {
+  SluiceError,
+  StoreUnavailableError,
+  WaitTooLongError,
+  type CodecError,
+} from "../../core/errors.ts";
 import { isByPolicy } from "../../throttle/known-policy.ts";
 import type { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { pauseFor, type WaitRegistry } from "../../throttle/waiting/wait.ts";
@@ -154,19 +159,40 @@ export function decodeFetched<Data>(
   stored: Stored<Data>,
   job: Job<Data>,
 ): Job<Data> | Promise<Job<Data>> {
-  const data = payloads.decode(job.data, { kind: "data", id: job.id });
-  if (!isThenable(data)) return job;
-  return Promise.resolve(data).then(
-    (decoded) => {
-      // The events of the job read its data from here.
-      stored.data = decoded as Data;
-      return Object.assign(job, { data: decoded as Data });
-    },
-    (error: unknown) => {
-      setRetryDelay(stored, error, undefined);
-      throw asFailure(error);
-    },
-  );
+  const decoding = decodeData(payloads, stored);
+  if (!(decoding instanceof Promise)) return job;
+  return decoding.then(({ data, unreadable }) => {
+    if (unreadable === undefined) return Object.assign(job, { data });
+    setRetryDelay(stored, unreadable, undefined);
+    throw asFailure(unreadable);
+  });
+}
+
+/** The data of a job. Undefined if this process cannot decode it: `unreadable` says why. */
+type DecodedData<Data> = Pick<Job<Data>, "data" | "unreadable">;
+
+const decoded = new WeakMap<object, DecodedData<unknown> | Promise<DecodedData<unknown>>>();
+
+/** Decodes the data of BullMQ's job, only once. Returns a promise only while encoded data is being decoded. */
+export function decodeData<Data>(
+  payloads: Pick<WorkerContext["payloads"], "decode">,
+  stored: Stored<Data>,
+): DecodedData<Data> | Promise<DecodedData<Data>> {
+  const known = decoded.get(stored);
+  if (known !== undefined) return known as DecodedData<Data>;
+  const data = payloads.decode(stored.data, { kind: "data", id: stored.id! });
+  if (!isThenable(data)) return { data: data as Data };
+  const decoding = Promise.resolve(data)
+    .then(
+      (plain) => ({ data: plain }),
+      (error: unknown) => ({ data: undefined, unreadable: error as CodecError }),
+    )
+    .then((found) => {
+      decoded.set(stored, found);
+      return found as DecodedData<Data>;
+    });
+  decoded.set(stored, decoding);
+  return decoding;
 }
 
 /**

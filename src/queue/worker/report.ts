@@ -7,6 +7,8 @@ import type { Ended } from "../../stores/redis/scripts/queue/steering.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import { originalOf, readErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
+import type { WorkerContext } from "./context.ts";
+import { decodeData } from "./job-start.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 
 /** How the attempts of one worker have ended, since the worker was created. */
@@ -35,12 +37,12 @@ export interface WorkerReport<Data, Result> {
   resumed(stored: Stored<Data>, startedAtMs: number): void;
   /** Notes the result of a job whose stored result is encoded, for the event of the job. */
   noteResult(stored: Stored<Data>, result: Result | undefined): void;
-  close(): void;
+  /** Emits `closed`. Resolves once all events of jobs were emitted, whose data may still be decoded. */
+  close(): Promise<void>;
 }
 
 export function createReport<Data, Result>(
-  queue: string,
-  logger: Logger,
+  { queue, payloads, logger }: Pick<WorkerContext, "queue" | "payloads" | "logger">,
   observing?: Observing,
 ): WorkerReport<Data, Result> {
   const emitter = createWorkerEmitter<Data, Result>(queue, logger);
@@ -48,6 +50,22 @@ export function createReport<Data, Result>(
   const tally = createTally();
   const totals: Totals = { done: 0, failed: 0, retried: 0 };
   const results = new WeakMap<object, Result | undefined>();
+  /** Resolves once the latest delayed event was emitted. Undefined if no event waits for data to be decoded. */
+  let emitting: Promise<void> | undefined;
+
+  /** Calls `emit` with the job once its data is decoded. Later events wait, so that their order is kept. */
+  function emitInTurn(stored: Stored<Data>, emit: (job: Job<Data>) => void): void {
+    const job = readJob(stored);
+    const decoding = decodeData(payloads, stored);
+    if (!(decoding instanceof Promise) && emitting === undefined)
+      return emit(Object.assign(job, decoding));
+    const emitted = Promise.all([decoding, emitting])
+      .then(([found]) => emit(Object.assign(job, found)))
+      .finally(() => {
+        if (emitting === emitted) emitting = undefined;
+      });
+    emitting = emitted;
+  }
 
   function fail(stored: Stored<Data>, error: Error): void {
     const job = readJob(stored);
@@ -60,14 +78,14 @@ export function createReport<Data, Result>(
     const isSet = typeof backoff === "object" && backoff.type === "fixed";
     const inMs = isSet ? (backoff.delay ?? 0) : stored.delay;
     log.note({ ...facts, error, next: isDead ? { is: "dead" } : { is: "retry", inMs } });
+    if (!emitter.hasListener("failed") && !(isDead && emitter.hasListener("dead"))) return;
     const thrown = thrownOf(error);
-    if (emitter.hasListener("failed")) {
-      const retryInMs = isDead ? undefined : inMs;
-      emitter.emit("failed", { ...facts, error: thrown, retryInMs, counts: true });
-    }
-    if (isDead && emitter.hasListener("dead")) {
-      emitter.emit("dead", { ...facts, error: thrown, reason: error.message });
-    }
+    const retryInMs = isDead ? undefined : inMs;
+    emitInTurn(stored, (decoded) => {
+      const event = { job: decoded, attempt, attempts, error: thrown };
+      emitter.emit("failed", { ...event, retryInMs, counts: true });
+      if (isDead) emitter.emit("dead", { ...event, reason: error.message });
+    });
   }
 
   function processed(ms: number | undefined, error?: Error): void {
@@ -84,11 +102,11 @@ export function createReport<Data, Result>(
     notCounted(stored, error, inMs) {
       const { attemptsMade, opts } = stored;
       const attempt = attemptsMade + 1;
-      const facts = { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt };
-      log.note({ ...facts, error, next: { is: "not counted" } });
+      const facts = { attempt, attempts: opts.attempts ?? attempt };
+      log.note({ ...facts, job: readJob(stored), error, next: { is: "not counted" } });
       if (!emitter.hasListener("failed")) return;
-      const thrown = thrownOf(error);
-      emitter.emit("failed", { ...facts, error: thrown, retryInMs: inMs, counts: false });
+      const failed = { ...facts, error: thrownOf(error), retryInMs: inMs, counts: false };
+      emitInTurn(stored, (job) => emitter.emit("failed", { ...failed, job }));
     },
     follow(stored) {
       stored.on("failed", (job, error) => {
@@ -103,8 +121,10 @@ export function createReport<Data, Result>(
         const { attemptsMade: attempt, opts } = job;
         const facts = { attempt, attempts: opts.attempts ?? attempt };
         const plain = results.has(job) ? results.get(job) : result;
-        const ended = { ...readJob(job as Stored<Data>), result: plain ?? undefined };
-        emitter.emit("done", { job: ended, ...facts, result: plain });
+        emitInTurn(job as Stored<Data>, (decoded) => {
+          const ended = { ...decoded, result: plain ?? undefined };
+          emitter.emit("done", { job: ended, ...facts, result: plain });
+        });
       });
       stored.on("stalled", (jobId) => emitter.emit("stalled", { jobId }));
       stored.on("error", (error) => emitter.emit("error", { error }));
@@ -115,12 +135,14 @@ export function createReport<Data, Result>(
       if (!emitter.hasListener("active")) return;
       const { attemptsMade, opts } = stored;
       const attempt = attemptsMade + 1;
-      emitter.emit("active", { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt });
+      const facts = { attempt, attempts: opts.attempts ?? attempt };
+      emitInTurn(stored, (job) => emitter.emit("active", { ...facts, job }));
     },
     resumed: (stored, startedAtMs) => tally.started(stored, startedAtMs),
     noteResult: (stored, result) => void results.set(stored, result),
-    close() {
+    async close() {
       log.close();
+      await emitting;
       emitter.emit("closed", {});
     },
   };

@@ -210,7 +210,8 @@ export function createWorker<Data, Result>(
   const middlewares = createMiddlewares(settings.middlewares, true);
   const connection = connect("worker");
   const running = createRunning();
-  const report = createReport<Data, Result>(queue.name, settings.logger, settings.observing);
+  const reported = { queue: queue.name, payloads: settings.payloads, logger: settings.logger };
+  const report = createReport<Data, Result>(reported, settings.observing);
   let status: Pick<WorkerStatus, "state" | "sinceMs"> = { state: "running", sinceMs: Date.now() };
   const shared = { bucket, connection, lanes: connection.lanes, running };
   const downstream = createDownstream({ queue: queue.name, ...shared });
@@ -495,7 +496,7 @@ export function createWorker<Data, Result>(
     await opened.close();
     connection.close();
     status = { state: "closed", sinceMs: Date.now() };
-    report.close();
+    await withinGrace(report.close());
     onClosed();
   }
 

@@ -7,7 +7,7 @@ import type { DiscoveryService } from "@nestjs/core";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { HandlerInput } from "../../queue/worker/context.ts";
-import type { WorkerOptions } from "../../queue/worker/worker-options.ts";
+import { readWorkerOptions, type WorkerOptions } from "../../queue/worker/worker-options.ts";
 import type { Worker } from "../../queue/worker/worker.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { Sluice } from "../create-sluice.ts";
@@ -40,26 +40,38 @@ export class Processors
   /** Starts the workers once all providers are initialized. */
   onApplicationBootstrap(): void {
     if (!this.#isOn) return;
-    const started = new Set<unknown>();
+    const starts = new Map<object, () => Worker>();
     for (const wrapper of this.#discovery.getProviders()) {
-      const { metatype } = wrapper;
-      const prototype = (metatype?.prototype ?? undefined) as object | undefined;
-      const facts = prototype && processorOf(prototype);
+      const isSingleton = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
+      const instance: unknown = isSingleton ? wrapper.instance : undefined;
+      // Only the instance of a provider with `useFactory` or `useValue` names the class.
+      const prototype = (
+        typeof instance === "object" && instance !== null
+          ? Object.getPrototypeOf(instance)
+          : wrapper.metatype?.prototype
+      ) as object | null | undefined;
+      const facts = prototype ? processorOf(prototype) : undefined;
       if (facts === undefined) continue;
-      const name = metatype!.name;
-      if (!wrapper.isDependencyTreeStatic()) {
+      const { name } = prototype!.constructor;
+      if (!isSingleton) {
         const remedy = "a worker outlives requests; make the class and what it injects singletons";
-        throw refused(name, "scope", "request", remedy);
+        const value = wrapper.isTransient ? "transient" : "request";
+        throw refused(name, "scope", value, remedy);
       }
-      const instance = wrapper.instance as object;
       // A provider that several modules list is one instance for each, so it would start several workers.
-      if (started.has(instance)) continue;
-      started.add(instance);
-      this.#start(name, instance, facts);
+      if (starts.has(instance as object)) continue;
+      starts.set(instance as object, this.#checked(name, instance as object, facts));
     }
+    // Starts no worker before all processors are checked, because one bad processor rejects the start.
+    for (const start of starts.values()) this.#workers.push(start());
   }
 
-  #start(name: string, instance: object, { queue: queueName, options }: ProcessorFacts): void {
+  /** Checks a processor. Returns a function that starts its worker. */
+  #checked(
+    name: string,
+    instance: object,
+    { queue: queueName, options }: ProcessorFacts,
+  ): () => Worker {
     const queue = this.#queues.get(queueName);
     if (queue === undefined) {
       const known = [...this.#queues.keys()].join(", ") || "none";
@@ -67,9 +79,13 @@ export class Processors
       throw refused(name, "queue", queueName, remedy);
     }
     const handler = handlerOf(name, instance);
-    this.#workers.push(
-      this.#sluice.worker(queue, handler, options as WorkerOptions & { batch?: undefined }),
-    );
+    const read = readWorkerOptions(options);
+    if (read.batch !== undefined && typeof handler !== "function") {
+      const remedy = "with batch, give it a method process(jobs, context) instead of @Process()";
+      throw refused(name, "batch", read.batch, remedy);
+    }
+    return () =>
+      this.#sluice.worker(queue, handler, options as WorkerOptions & { batch?: undefined });
   }
 
   /** Stops the workers and waits for running handlers, while the application can still use its other providers. */

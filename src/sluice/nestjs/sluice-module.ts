@@ -43,6 +43,13 @@ export interface SluiceFeature {
 const OPTIONS = "sluice:options";
 const PROCESSORS = "sluice:processors";
 const TABLE_ERROR = { error: 'give options by name: { stripe: { rate: "100/s" } }' };
+/** The number of calls of `forFeature()` in this process. */
+let features = 0;
+const PROCESSORS_OPTION = z.strictObject({
+  processors: z
+    .boolean({ error: "give true, or false for a replica that only enqueues" })
+    .optional(),
+});
 const FEATURE = z.strictObject({
   buckets: z.record(z.string(), z.unknown(), TABLE_ERROR).optional(),
   queues: z
@@ -85,6 +92,9 @@ export class SluiceModule {
   static forFeature(feature: SluiceFeature): DynamicModule {
     const { buckets = {}, queues = {} } = readOptions("forFeature()", FEATURE, feature);
     const providers: Provider[] = [
+      // Nest compares dynamic modules by their JSON, which has no options of a factory. Without a unique provider, it
+      // drops a second module with the same names and other options, and nothing refuses those options.
+      { provide: `sluice:feature:${(features += 1)}`, useValue: true },
       ...Object.entries(buckets).map(([name, options]) => ({
         provide: getBucketToken(name),
         inject: [SLUICE],
@@ -111,7 +121,10 @@ function rootOf(
   const sluice: Provider = {
     provide: SLUICE,
     inject: [OPTIONS],
-    useFactory: ({ processors: _processors, ...given }: SluiceModuleOptions) => createSluice(given),
+    useFactory({ processors: isOn, ...given }: SluiceModuleOptions) {
+      readOptions("SluiceModule", PROCESSORS_OPTION, { processors: isOn });
+      return createSluice(given);
+    },
   };
   const processors: Provider = {
     provide: PROCESSORS,

@@ -23,6 +23,8 @@ const KEY_BYTES = 32;
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
 const ID = /^[A-Za-z0-9_-]{1,64}$/;
+/** The most characters of an id that an error shows. A key has at least 43. */
+const LONGEST_SHOWN = 20;
 const WHERE = "encryption()";
 const EXAMPLE = '{ current: "k1", k1: 32 random bytes as base64, from `openssl rand -base64 32` }';
 const OPTIONS = z.strictObject({
@@ -43,9 +45,9 @@ export function encryption(options: EncryptionOptions): Codec {
   const keys = new Map(Object.entries(others).map(([id, key]) => [id, readKey(id, key)]));
   const key = typeof current === "string" ? keys.get(current) : undefined;
   if (key === undefined) {
-    const ids = [...keys.keys()].join(", ") || "none";
+    const ids = [...keys.keys()].map(shownId).join(", ") || "none";
     const remedy = `give the id of the key that encrypts, one of the ids in keys: ${ids}`;
-    const value = typeof current === "string" && ID.test(current) ? current : "***";
+    const value = typeof current === "string" ? shownId(current) : "***";
     throw new InvalidOptionError({ where: WHERE, option: "keys.current", value, remedy });
   }
 
@@ -90,7 +92,17 @@ function readKey(id: string, given: EncryptionKey): Uint8Array {
   const remedy = ID.test(id)
     ? `give ${KEY_BYTES} bytes, or their base64; this key has ${bytes.length} bytes`
     : "give the key an id of 1 to 64 letters, digits, _ and -";
-  throw new InvalidOptionError({ where: WHERE, option: `keys.${id}`, value: "***", remedy });
+  throw new InvalidOptionError({
+    where: WHERE,
+    option: `keys.${shownId(id)}`,
+    value: "***",
+    remedy,
+  });
+}
+
+/** Hides an id that is long or invalid, because it may be a key that was given in place of its id. */
+function shownId(id: string): string {
+  return ID.test(id) && id.length <= LONGEST_SHOWN ? id : "***";
 }
 
 function boundTo({ queue, kind }: PayloadInfo): Buffer {

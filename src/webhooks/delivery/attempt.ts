@@ -1,12 +1,14 @@
 import type { JobContext } from "../../queue/worker/context.ts";
 import { Discard } from "../../queue/worker/outcome.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
+import type { ReadableStore } from "../sending/encoded-bodies.ts";
 import { OUR_TRIES, storeLater, type DeliveryJob } from "../sending/jobs.ts";
 import type { Delivered } from "./deliver.ts";
-import { notSent, type Ending, type EndingParts } from "./ending.ts";
-import { contentOf, type SendRequest } from "./request.ts";
+import { notDecoded, notSent, type Ending, type EndingParts } from "./ending.ts";
+import { contentOf, type RequestContent, type SendRequest } from "./request.ts";
 
 export interface AttemptParts extends EndingParts {
+  readonly store: ReadableStore;
   readonly sendRequest: SendRequest;
   readonly ending: Ending;
 }
@@ -81,8 +83,11 @@ export function createAttempts(
       await storeLater(queue, job, { delayMs: 0, isHeld: true });
       return;
     }
-    const content = contentOf(record, { id: job.message, type, body });
-    const delivered = await sendRequest(job, record, content, { nowMs, signal });
+    const content = (): RequestContent => contentOf(record, { id: job.message, type, body });
+    const delivered =
+      begun.unreadable === undefined
+        ? await sendRequest(job, record, content(), { nowMs, signal })
+        : notDecoded(begun.unreadable);
     await conclude({ ...job, copy: begun.copy }, record, {
       delivered,
       isLast: tries >= OUR_TRIES && !signal.aborted,

@@ -1,4 +1,5 @@
 /** Records the result of an attempt, updates the endpoint's health and informs the operator. */
+import type { CodecError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import type {
   EndpointName,
@@ -14,7 +15,7 @@ import { jittered, type DeliveryQueue, type Purpose } from "../sending/jobs.ts";
 import type { EndpointRecord } from "../endpoints/record.ts";
 import type { Attempt } from "./attempt-entry.ts";
 import type { Delivered } from "./deliver.ts";
-import { isEndpointsFault } from "./outcome.ts";
+import { isEndpointsFault, wordsFor } from "./outcome.ts";
 
 /** One attempt to send a message to an endpoint. */
 export interface Tried extends EndpointName, MessageCopy {
@@ -151,8 +152,9 @@ export function createEnding(parts: EndingParts): Ending {
       logger.warn({ ...nameIn(name), detail }, `A webhook was blocked: ${detail}`);
       report("blocked", { ...nameIn(name), detail });
     },
-    noteExhausted(tried, { error = "It failed." }) {
-      report("exhausted", { ...nameIn(tried), message: tried.message, reason: error });
+    noteExhausted(tried, { error = "It failed.", outcome, detail }) {
+      const reason = outcome === "ours" ? (detail ?? error) : error;
+      report("exhausted", { ...nameIn(tried), message: tried.message, reason });
     },
     nextInMs({ purpose, attempt }, record, delivered) {
       if (purpose === "test" || delivered.status === GONE) return undefined;
@@ -193,4 +195,9 @@ function seenBy({ outcome }: Delivered): HealthSeen {
 export function notSent(error: string, detail: string = error): Delivered {
   const nothing = { status: undefined, retryAfterMs: undefined, durationMs: 0, answer: "" };
   return { outcome: "ours", ...nothing, error, detail };
+}
+
+/** Creates the result of an attempt whose message this process cannot decode. */
+export function notDecoded(unreadable: CodecError): Delivered {
+  return notSent(wordsFor("ours", undefined), unreadable.message);
 }

@@ -5,7 +5,8 @@
  * attempt changes nothing.
  */
 import { createHash } from "node:crypto";
-import type { LineMessage } from "../../stores/redis/scripts/webhooks/webhooks.ts";
+import type { CodecError } from "../../core/errors.ts";
+import type { LineMessage as StoredMessage } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 import type { JobContext } from "../../queue/worker/context.ts";
 import { Discard } from "../../queue/worker/outcome.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
@@ -13,8 +14,11 @@ import { OUR_TRIES, storeStep, type LineJob } from "../sending/jobs.ts";
 import { batchOf } from "../sending/message.ts";
 import type { AttemptParts } from "./attempt.ts";
 import type { Delivered } from "./deliver.ts";
-import { notSent, type DeliveryState, type Tried } from "./ending.ts";
+import { notDecoded, notSent, type DeliveryState, type Tried } from "./ending.ts";
 import { contentOf, isStandard, type RequestContent } from "./request.ts";
+
+/** A message of the line. `unreadable` says why this process cannot decode it. */
+type LineMessage = StoredMessage & { readonly unreadable?: CodecError | undefined };
 
 type Running = Pick<JobContext, "signal" | "attempt">;
 
@@ -76,6 +80,13 @@ export function createLineAttempts(
     throw new Discard(`${namesIn(head)}: ${ending.reasonFor(first, head.record, delivered)}`);
   }
 
+  /** Ends a message that cannot be decoded, so that the others of its batch can be sent. */
+  async function giveUpOne(tried: Tried, unreadable: CodecError): Promise<void> {
+    const delivered = notDecoded(unreadable);
+    await ending.end(tried, delivered, "failed");
+    ending.noteExhausted(tried, delivered);
+  }
+
   async function conclude(
     job: LineJob,
     head: Head,
@@ -120,10 +131,14 @@ export function createLineAttempts(
     }
     if (lost.length > 0) logger.warn({ tenant, endpoint, messages: lost }, what);
     const kept = messages.filter(isKept);
-    const tried = kept.map(({ message, copy }): Tried => {
-      return { tenant, endpoint, message, copy, attempt, purpose, by, changedAtMs };
-    });
-    const head = { record, tried, removing };
+    const headOf = (some: readonly LineMessage[]): Head => {
+      const tried = some.map(({ message, copy }): Tried => {
+        return { tenant, endpoint, message, copy, attempt, purpose, by, changedAtMs };
+      });
+      return { record, tried, removing };
+    };
+    const head = headOf(kept);
+    const isLast = tries >= OUR_TRIES && !signal.aborted;
     if (purpose === "send" && kept.every(({ state }) => state === "delivered")) {
       return storeNextStep(job, record, { removing, attempt: 1 });
     }
@@ -137,11 +152,23 @@ export function createLineAttempts(
       await ending.pauseEndpoint(job, waitMs);
       return storeNextStep(job, record, { removing: 0, attempt });
     }
-    const delivered = await sendRequest(job, record, contentOfHead(record, kept), {
+    const readable = kept.filter(({ unreadable }) => unreadable === undefined);
+    // An earlier attempt at the same messages has given up those that had failed by then.
+    const undecoded = kept.filter(
+      ({ unreadable, state }) => unreadable !== undefined && (attempt === 1 || state !== "failed"),
+    );
+    const [first] = undecoded;
+    if (first !== undefined && (!isLast || readable.length === 0)) {
+      const delivered = notDecoded(first.unreadable!);
+      return conclude(job, isLast ? headOf(undecoded) : head, { delivered, isLast });
+    }
+    for (const each of undecoded) await giveUpOne(headOf([each]).tried[0]!, each.unreadable!);
+    if (readable.length === 0) return storeNextStep(job, record, { removing, attempt: 1 });
+    const delivered = await sendRequest(job, record, contentOfHead(record, readable), {
       nowMs,
       signal,
     });
-    return conclude(job, head, { delivered, isLast: tries >= OUR_TRIES && !signal.aborted });
+    return conclude(job, headOf(readable), { delivered, isLast });
   };
 }
 

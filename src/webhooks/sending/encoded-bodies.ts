@@ -4,10 +4,10 @@ import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 
 /**
  * Returns the same store, which encodes the bodies of messages before it stores them, and decodes them again. A message
- * of the log that cannot be decoded has an empty body, and `unreadable` says why. All other reads of such a message
- * reject with {@link CodecError}.
+ * of the log or of an attempt that cannot be decoded has an empty body, and `unreadable` says why. A broadcast that
+ * cannot be decoded rejects with {@link CodecError}.
  */
-export function withEncodedBodies(store: WebhookStore, payloads: Payloads): WebhookStore {
+export function withEncodedBodies(store: WebhookStore, payloads: Payloads) {
   async function encode(body: string, id: string): Promise<string> {
     const about = { kind: "webhook", id, dueInMs: 0, isShared: false } as const;
     const envelope = await payloads.encode(JSON.stringify(body), about);
@@ -16,6 +16,19 @@ export function withEncodedBodies(store: WebhookStore, payloads: Payloads): Webh
 
   function decode(body: string, id: string): Promise<string> {
     return decodeText(payloads, body, { kind: "webhook", id });
+  }
+
+  /** Decodes the body of a stored message. A message without a body stays as it is. */
+  async function readable<Message extends { readonly body?: string | undefined }>(
+    message: Message,
+    id: string,
+  ): Promise<Message & { readonly unreadable?: CodecError | undefined }> {
+    if (message.body === undefined) return message;
+    try {
+      return { ...message, body: await decode(message.body, id) };
+    } catch (error) {
+      return { ...message, body: "", unreadable: error as CodecError };
+    }
   }
 
   return {
@@ -29,27 +42,19 @@ export function withEncodedBodies(store: WebhookStore, payloads: Payloads): Webh
       const begun = await store.beginBroadcast({ ...broadcast, body });
       return { ...begun, body: await decode(begun.body, broadcast.id) };
     },
-    async begin(attempt) {
-      const begun = await store.begin(attempt);
-      if (begun.body === undefined) return begun;
-      return { ...begun, body: await decode(begun.body, attempt.message) };
-    },
+    begin: async (attempt) => readable(await store.begin(attempt), attempt.message),
     async beginStep(step) {
       const begun = await store.beginStep(step);
       if (begun === undefined) return begun;
-      const messages = begun.messages.map(async (each) =>
-        each.body === undefined ? each : { ...each, body: await decode(each.body, each.message) },
-      );
+      const messages = begun.messages.map((each) => readable(each, each.message));
       return { ...begun, messages: await Promise.all(messages) };
     },
     async message(name) {
       const found = await store.message(name);
-      if (found === undefined) return found;
-      try {
-        return { ...found, body: await decode(found.body, name.message) };
-      } catch (error) {
-        return { ...found, body: "", unreadable: error as CodecError };
-      }
+      return found && readable(found, name.message);
     },
-  };
+  } satisfies WebhookStore;
 }
+
+/** A store whose messages say why their body cannot be decoded. */
+export type ReadableStore = ReturnType<typeof withEncodedBodies>;

@@ -55,9 +55,13 @@ describe("failedGroups()", () => {
     const beforeMs = Date.now() - 1_000;
     const { queue } = await openDead(MIXED);
 
-    const { groups, looked, hasMore } = await queue.failedGroups();
+    const { groups, totalGroups, looked, hasMore } = await queue.failedGroups();
 
-    expect({ looked, hasMore }).toEqual({ looked: 6, hasMore: false });
+    expect({ looked, totalGroups, hasMore }).toEqual({
+      looked: 6,
+      totalGroups: 3,
+      hasMore: false,
+    });
     expect(groups.map(({ count, tenants, code }) => ({ count, tenants, code }))).toEqual([
       { count: 3, tenants: 2, code: "ECONNREFUSED" },
       { count: 2, tenants: 1, code: undefined },
@@ -86,6 +90,21 @@ describe("failedGroups()", () => {
     expect(all.groups[0]).toMatchObject({ tenants: 7 });
     expect(all.groups[0]!.topTenants).toHaveLength(5);
     expect(later).toMatchObject({ groups: [], looked: 1_000 });
+  });
+
+  it("groups the 100 most frequent errors, and counts the others", async () => {
+    const letter = (n: number): string => String.fromCharCode(97 + n);
+    const reasons = Array.from(
+      { length: 120 },
+      (_, n) => [`error ${letter(n % 12)}${letter(Math.floor(n / 12))}`] as const,
+    );
+    const { queue } = await openDead([...reasons, reasons[7]!]);
+
+    const { groups, totalGroups } = await queue.failedGroups();
+
+    expect(groups).toHaveLength(100);
+    expect(groups[0]!.count).toBe(2);
+    expect(totalGroups).toBe(120);
   });
 
   it("replays and purges one group, and leaves the others", async () => {

@@ -9,6 +9,7 @@ import {
   Param,
   Post,
   Scope,
+  type Provider,
 } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { expect, inject, it, onTestFinished } from "vitest";
@@ -116,7 +117,7 @@ async function startApp({
   feature = FEATURE,
   processors,
 }: {
-  providers?: (new (...given: never[]) => object)[];
+  providers?: Provider[];
   feature?: SluiceFeature;
   processors?: boolean;
 } = {}) {
@@ -223,6 +224,71 @@ it("a replica without processors only enqueues", async () => {
   expect(await job.finished()).toBe("paid 3 for acme");
 });
 
+it("processors that a factory creates, or that are values, run jobs once", async () => {
+  class Made {
+    readonly by: string;
+
+    constructor(by: string) {
+      this.by = by;
+    }
+
+    process({ id }: Job<unknown>): string {
+      return `${id} by ${this.by}`;
+    }
+  }
+  @Processor("charges")
+  class MadeCharges extends Made {}
+  @Processor("mails")
+  class MadeMails extends Made {}
+  const { app } = await startApp({
+    providers: [
+      Payments,
+      {
+        provide: "charge processor",
+        inject: [Payments],
+        useFactory: async ({ label }: Payments) => new MadeCharges(label),
+      },
+      { provide: "same processor", useExisting: "charge processor" },
+      { provide: "mail processor", useValue: new MadeMails("value") },
+      { provide: "nothing", useValue: null },
+    ],
+  });
+  const { charges } = app.get(ChargesController);
+  const mails = app.get<Queue<string, string>>("sluice:queue:mails");
+
+  const charge = await charges.enqueue({ cents: 1 }, { id: "charge" });
+  const mail = await mails.enqueue("ann", { id: "mail" });
+
+  expect(await charge.finished()).toBe("charge by paid");
+  expect(await mail.finished()).toBe("mail by value");
+});
+
+it("two modules that declare a bucket with different limits are refused, however Nest compares modules", async () => {
+  const feature = (rate: `${number}/s`) =>
+    SluiceModule.forFeature({ buckets: { stripe: { rate } } });
+  @Module({ imports: [feature("200/s")] })
+  class First {}
+  @Module({ imports: [feature("100/s")] })
+  class Second {}
+  const root = SluiceModule.forRoot({
+    redis: inject("redisUrl"),
+    prefix: sluices.prefix(),
+    logger: SILENT,
+  });
+  @Module({ imports: [root, First, Second] })
+  class Both {}
+
+  const refusal = await rejectionOf(
+    NestFactory.createApplicationContext(Both, {
+      logger: false,
+      abortOnError: false,
+      moduleIdGeneratorAlgorithm: "deep-hash",
+    }),
+  );
+
+  expect(refusal).toBeInstanceOf(InvalidOptionError);
+});
+
 it("health is down, with the reason, once Redis cannot be reached", async () => {
   const health = new SluiceHealth(
     sluices.open({ redis: "redis://127.0.0.1:1", storeTimeoutMs: 50, logger: SILENT }),
@@ -234,6 +300,37 @@ it("health is down, with the reason, once Redis cannot be reached", async () => 
     status: "down",
     reason: expect.stringContaining("Redis") as string,
   });
+});
+
+it("no processor starts if one of them can never work", async () => {
+  class Mails {
+    process(): string {
+      return "sent";
+    }
+  }
+  @Processor("mails")
+  class Good extends Mails {}
+  @Processor("charges", { concurrency: 0 })
+  class BadOption extends Mails {}
+  @Processor("charges", { batch: { size: 2 } })
+  class BadBatch {
+    @Process("receipt")
+    receipt(): void {}
+  }
+  const observer = sluices.open();
+  const bucket = observer.bucket("stripe", { rate: "200/s", perKey: { rate: "100/s" } });
+  const mails = observer.queue<string>("mails", { bucket });
+
+  const badOption = await rejectionOf(startApp({ providers: [Good, BadOption] }));
+  const badBatch = await rejectionOf(startApp({ providers: [Good, BadBatch] }));
+  const notBoolean = await rejectionOf(startApp({ processors: "false" as never }));
+
+  // A worker reports itself when it starts, so a worker that had started would be counted.
+  await mails.enqueue("ann");
+  expect((await mails.status()).workers).toBe(0);
+  expect(badOption).toMatchObject({ option: "concurrency", value: 0 });
+  expect(badBatch).toMatchObject({ option: "batch" });
+  expect(notBoolean).toMatchObject({ option: "processors", value: "false" });
 });
 
 it("processors, features and methods that can never work are refused by name", async () => {
@@ -248,12 +345,17 @@ it("processors, features and methods that can never work are refused by name", a
   class PerRequest {
     process(): void {}
   }
-  const start = (providers: (new () => object)[]): Promise<unknown> =>
-    rejectionOf(startApp({ providers }));
+  @Injectable({ scope: Scope.TRANSIENT })
+  @Processor("charges")
+  class Transient {
+    process(): void {}
+  }
+  const start = (providers: Provider[]): Promise<unknown> => rejectionOf(startApp({ providers }));
 
   expect(await start([Unknown])).toMatchObject({ option: "queue", value: "refunds" });
   expect(await start([Empty])).toMatchObject({ option: "process" });
   expect(await start([PerRequest])).toMatchObject({ option: "scope", value: "request" });
+  expect(await start([Transient])).toMatchObject({ option: "scope", value: "transient" });
   expect(() => SluiceModule.forFeature({ bucket: {} } as never)).toThrow(InvalidOptionError);
   expect(() => SluiceModule.forFeature({ queues: { a: {} } } as never)).toThrow(
     /"queues.a.bucket"/,

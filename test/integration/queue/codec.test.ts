@@ -5,6 +5,7 @@ import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { CodecError, InvalidOptionError, type Codec, type Job } from "sluice";
 import { compression, encryption, fileStore, offload } from "sluice/codec";
+import { outboxRowsOf } from "../../../src/queue/enqueue/enqueue.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { children } from "../../support/children/child.ts";
@@ -137,6 +138,37 @@ describe("an encrypted queue", () => {
   });
 });
 
+describe("events of a worker", () => {
+  it("have decoded data for jobs that fail before their data was decoded, in order", async () => {
+    const { sluice, queue } = openEncoded(sluices, encrypted());
+    const options = { name: "charge", maxWaitMs: 1 };
+    const late = await queue.enqueue({ card: SECRET, n: 1 }, { id: "late", ...options });
+    await queue.enqueue({ card: SECRET, n: 2 }, { id: "unknown", name: "unknown", attempts: 1 });
+    await waitUntil(() => Date.now() > late.dueAtMs + 10, "the job is too late");
+    const worker = sluice.worker(queue, { charge: () => "done" });
+    const events: unknown[] = [];
+    for (const name of ["active", "failed", "dead"] as const)
+      worker.on(name, ({ job }) => void events.push([name, job.id, job.data]));
+    worker.on("closed", () => void events.push("closed"));
+
+    await waitUntil(async () => (await queue.failed()).length === 2, "both are dead");
+    await queue.enqueue({ card: SECRET, n: 3 }, { id: "charge", name: "charge" });
+    await (await queue.job("charge"))!.finished();
+    await worker.close();
+
+    const ofJob = (id: string) => events.filter((event) => Array.isArray(event) && event[1] === id);
+    expect(ofJob("late")).toEqual([
+      ["failed", "late", { card: SECRET, n: 1 }],
+      ["dead", "late", { card: SECRET, n: 1 }],
+    ]);
+    expect(ofJob("unknown")).toEqual([
+      ["failed", "unknown", { card: SECRET, n: 2 }],
+      ["dead", "unknown", { card: SECRET, n: 2 }],
+    ]);
+    expect(events.slice(-2)).toEqual([["active", "charge", { card: SECRET, n: 3 }], "closed"]);
+  });
+});
+
 describe("a worker that cannot decode", () => {
   it("runs no handler, keeps the job as a dead letter that names it and the codec, and loses nothing", async () => {
     const { queue } = openEncoded(sluices, encrypted());
@@ -147,7 +179,11 @@ describe("a worker that cannot decode", () => {
       runs += 1;
     });
     const failures: Error[] = [];
-    worker.on("failed", ({ error }) => void failures.push(error));
+    const shown: Pick<Job<unknown>, "data" | "unreadable">[] = [];
+    worker.on("failed", ({ error, job: failed }) => {
+      failures.push(error);
+      shown.push(failed);
+    });
 
     await waitUntil(async () => (await queue.failed()).length === 1, "the job is dead");
 
@@ -157,6 +193,7 @@ describe("a worker that cannot decode", () => {
     expect(dead!.reason).toContain('"aes-256-gcm:k1"');
     expect(failures[0]).toBeInstanceOf(CodecError);
     expect(failures[0]).toMatchObject({ action: "decode", codec: "aes-256-gcm:k1", id: job.id });
+    expect(shown).toMatchObject([{ data: undefined, unreadable: failures[0] }]);
     expect(runs).toBe(0);
 
     await worker.close();
@@ -275,10 +312,19 @@ describe("large payloads", () => {
     const data = { text: "more than ten bytes" };
     await queue.enqueue(data, { every: 3_600_000, dedupeId: "hourly" });
 
-    const late = await rejectionOf(queue.enqueue(data, { delayMs: 3_600_000 }));
+    const dedupe = { mode: "debounce", waitMs: 3_600_000 } as const;
+    const rows = outboxRowsOf(queue)!;
+    const late = await Promise.all(
+      [
+        queue.enqueue(data, { delayMs: 3_600_000 }),
+        queue.enqueue(data, { dedupeId: "burst", dedupe }),
+        rows.take("outbox.enqueue()", data, { delayMs: 3_600_000 }),
+      ].map((enqueued: Promise<unknown>) => rejectionOf(enqueued)),
+    );
 
     expect(await readdir(folder)).toEqual([]);
-    expect(late).toMatchObject({ code: "ERR_INVALID_OPTION", option: "delayMs" });
+    for (const refusal of late)
+      expect(refusal).toMatchObject({ code: "ERR_INVALID_OPTION", option: "delayMs" });
     expect((await queue.jobOf("hourly"))?.data).toEqual(data);
   });
 
@@ -379,8 +425,14 @@ describe("options of codecs", () => {
     expect(wrong).toMatchObject({ option: "keys.k1", value: "***" });
     expect(wrong.message).not.toContain(short);
     expect(refusal(() => encryption({ keys: keys({ current: "a b", "a b": key }) })).option).toBe(
-      "keys.a b",
+      "keys.***",
     );
+    const swapped = newKey().slice(0, 43).replaceAll(/[+/]/g, "A");
+    for (const given of [
+      { current: "k1", [swapped]: "k1" },
+      { current: "k1", [swapped]: swapped },
+    ])
+      expect(refusal(() => encryption({ keys: keys(given) })).message).not.toContain(swapped);
     expect(refusal(() => encryption({ key } as never)).message).not.toContain(key);
     expect(refusal(() => compression({ level: 10 })).option).toBe("level");
     expect(refusal(() => compression({ speed: 1 } as never)).option).toBe("speed");

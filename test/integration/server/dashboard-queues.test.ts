@@ -114,6 +114,27 @@ describe("the board of queues", () => {
     expect(errors).toEqual([]);
   });
 
+  it("groups dead letters only if there are some, and shows the queue if that fails", async () => {
+    const { url, queue } = await openQueueBoard();
+    const { page } = await boards.open(`${url}/#/queue/charges`);
+    let asked = 0;
+    await page.route("**/failed-groups*", async (route) => {
+      asked += 1;
+      await route.abort();
+    });
+
+    await page.reload();
+    await page.getByText(`declined ${HOSTILE}`).waitFor();
+    await waitUntil(() => asked > 0, "the groups were asked for");
+    expect(await page.locator('[aria-label="Dead letters by error"]').count()).toBe(0);
+    await queue.purge({});
+    asked = 0;
+    await page.reload();
+
+    await page.getByText("No dead letters.").waitFor();
+    expect(asked).toBe(0);
+  });
+
   it("pauses a queue, and lets that be undone", async () => {
     const { url, queue } = await openQueueBoard();
     const { page } = await boards.open(`${url}/#/queue/charges`);

@@ -1,5 +1,6 @@
+import { Redis } from "ioredis";
 import { Pool } from "pg";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, inject, it, onTestFinished } from "vitest";
 import { encryption } from "sluice/codec";
 import { createOutbox } from "sluice/outbox";
 import { findWebhooks } from "sluice/webhooks";
@@ -48,6 +49,52 @@ it("a sender with a codec delivers, lists and broadcasts messages that Redis can
     unreadable: { code: "ERR_CODEC", id },
   });
 });
+
+it.each([
+  ["an endpoint", {}, ["bad"]],
+  ["an ordered endpoint", { ordered: true }, ["bad"]],
+  ["an ordered endpoint with batches", { ordered: true, batch: 5 }, ["good", "bad"]],
+])(
+  "a message that cannot be decoded fails after the last try at %s, which then goes on",
+  async (_what, options, first) => {
+    const name = { tenant: "acme", endpoint: "a" };
+    const hooks = openHooks(sluices, { codec });
+    const receiver = await startReceiver();
+    await put(hooks, { tenant: "acme", id: "a", url: receiver.url, ...options });
+    for (const id of first) await hooks.send({ tenant: "acme", type: "card.used", id, data: {} });
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const [bad] = await redis.keys(`${sluices.prefix()}*acme*:bad`);
+    const readable = (await redis.hget(bad!, "body"))!;
+    await redis.hset(bad!, "body", readable.replace("aes-256-gcm:k1", "aes-256-gcm:k9"));
+    const exhausted: object[] = [];
+    hooks.on("exhausted", (event) => void exhausted.push(event));
+    hooks.worker();
+    await waitUntil(async () => (await hooks.queue.counts()).delayed === 1, "it was tried");
+    await hooks.send({ tenant: "acme", type: "card.used", id: "next", data: {} });
+    await waitUntil(async () => {
+      // As if it had been tried for hours.
+      const [tried] = (await hooks.queue.jobs({ state: "delayed" })).jobs;
+      const [key] = tried === undefined ? [] : await redis.keys(`${sluices.prefix()}*:${tried.id}`);
+      if (key !== undefined) await redis.hset(key, "atm", 19);
+      return exhausted.length === 1;
+    }, "the message is given up");
+    await waitUntil(() => receiver.arrivals.length === first.length, "the others have arrived");
+    await untilIdle(hooks);
+
+    const stateOf = async (id: string) =>
+      (await hooks.messages.get({ tenant: "acme", id }))?.endpoints;
+    expect(await stateOf("bad")).toEqual({ a: "failed" });
+    for (const id of [...first, "next"].filter((each) => each !== "bad"))
+      expect(await stateOf(id)).toEqual({ a: "delivered" });
+    const reason = expect.stringContaining('there is no key "k9"') as string;
+    expect(exhausted).toEqual([{ ...name, message: "bad", reason }]);
+
+    await redis.hset(bad!, "body", readable);
+    await hooks.recover(name);
+    await waitUntil(async () => (await stateOf("bad"))?.["a"] === "delivered", "it was recovered");
+  },
+);
 
 it("rows of an outbox are encoded in Postgres, and a relay without the key keeps them", async () => {
   const table = "encoded";

@@ -15,7 +15,7 @@ import { reasonOf } from "../../../core/describe.ts";
 import { InvalidOptionError } from "../../../core/errors.ts";
 import type { Logger } from "../../../core/logger.ts";
 import { HandlerTimeoutError, JobCancelledError } from "../../errors.ts";
-import { rebuildWith } from "../../failure.ts";
+import { readErrorFacts, rebuildWith } from "../../failure.ts";
 import type { Job } from "../../job.ts";
 import { loadBullmq } from "../../bullmq/load-bullmq.cjs";
 import type { HandlerInput, Handler, JobContext, Handlers } from "../context.ts";
@@ -108,10 +108,17 @@ function openSandbox<Data, Result>(
 
   return {
     handle: markWithoutCalls<Handler<Data, Result>>(async (job, context) => {
+      const parents = await readParents(context);
+      context.signal.throwIfAborted();
       const child = await take();
+      // The process gets an abort only after its job, so the job must not start any more.
+      if (context.signal.aborted) {
+        pool.release(child);
+        throw context.signal.reason;
+      }
       let answer: ChildAnswer;
       try {
-        answer = await runInChild(child, { job, context, failOnResponse });
+        answer = await runInChild(child, { job, context, parents, failOnResponse });
       } catch (error) {
         void pool.kill(child);
         if (!isClosed) startOne();
@@ -129,6 +136,16 @@ function openSandbox<Data, Result>(
       await Promise.all(starts);
     },
   };
+}
+
+/** Reads how the parents of a job ended. An error is passed on, because only a handler that uses them should fail. */
+async function readParents({ parents }: JobContext): Promise<ChildAttempt["parents"]> {
+  try {
+    return { outcomes: await parents() };
+  } catch (error) {
+    const message = error instanceof Error ? error.message : reasonOf(error);
+    return { failure: { message, facts: readErrorFacts(error) } };
+  }
 }
 
 function read(answer: ChildAnswer): unknown {
@@ -196,7 +213,7 @@ type Message =
   | { readonly cmd: Command; readonly value?: unknown; readonly err?: unknown }
   | SlotMessage;
 
-interface ChildCall extends Pick<SandboxOptions, "failOnResponse"> {
+interface ChildCall extends Pick<SandboxOptions, "failOnResponse">, Pick<ChildAttempt, "parents"> {
   readonly job: Job<unknown>;
   readonly context: JobContext;
 }
@@ -248,12 +265,8 @@ function runInChild(child: Child, { context, ...given }: ChildCall): Promise<Chi
     }
 
     child.on("message", receive).on("exit", exited);
-    context.parents().then(
-      (parents) => send({ cmd: ChildCommand.Start, job: startOf({ context, parents, ...given }) }),
-      (error: unknown) => settle(() => reject(error as Error)),
-    );
-    if (signal.aborted) cancel();
-    else signal.addEventListener("abort", cancel, { once: true });
+    signal.addEventListener("abort", cancel, { once: true });
+    send({ cmd: ChildCommand.Start, job: startOf({ context, ...given }) });
   });
 }
 
@@ -262,7 +275,7 @@ function startOf({
   context: { attempt, slot },
   failOnResponse,
   parents,
-}: ChildCall & Pick<ChildAttempt, "parents">): {
+}: ChildCall): {
   readonly data: string;
   readonly sluice: ChildAttempt;
 } {

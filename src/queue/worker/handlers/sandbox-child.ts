@@ -3,7 +3,7 @@
 import process from "node:process";
 import type { Answer } from "../../../core/answer.ts";
 import { readAnswer } from "../../../throttle/feedback/answer.ts";
-import { readErrorFacts } from "../../failure.ts";
+import { readErrorFacts, rebuildWith } from "../../failure.ts";
 import { assertProgress, type Handler, type JobContext } from "../context.ts";
 import {
   asFailure,
@@ -84,7 +84,10 @@ function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
       assertProgress(value);
       return stored.updateProgress(value);
     },
-    parents: async () => parents,
+    async parents() {
+      if ("outcomes" in parents) return parents.outcomes;
+      throw rebuildWith(parents.failure.message, parents.failure.facts);
+    },
   };
 }
 

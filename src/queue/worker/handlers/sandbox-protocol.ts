@@ -13,8 +13,10 @@ export interface ChildAttempt {
   readonly attempt: number;
   /** True if a response that the handler returns may fail the attempt. */
   readonly failOnResponse: boolean;
-  /** How the job's parents ended. */
-  readonly parents: readonly ParentOutcome[];
+  /** How the job's parents ended, or why this could not be read. */
+  readonly parents:
+    | { readonly outcomes: readonly ParentOutcome[] }
+    | { readonly failure: Pick<ChildFailure, "message" | "facts"> };
   readonly slot: Pick<Slot, "bucket" | "key" | "atMs" | "waitedMs" | "generation" | "hasLease">;
 }
 

@@ -24,6 +24,7 @@ import {
 const SHOWN = 25;
 /** How many dead letters the page groups. It reads them again with each refresh, so only the newest. */
 const GROUPED = 1_000;
+const NO_GROUPS = { groups: [], looked: 0, hasMore: false };
 
 export function queueView({ name, redraw, stay, mayAct }) {
   const path = `api/v1/queues/${encodeURIComponent(name)}`;
@@ -34,12 +35,12 @@ export function queueView({ name, redraw, stay, mayAct }) {
     title: name,
     async load(signal) {
       const query = new URLSearchParams({ queue: name, limit: SHOWN });
-      const [queue, { failed }, grouped, { changes }] = await Promise.all([
+      const [queue, { failed }, { changes }] = await Promise.all([
         ask(path, { signal }),
         ask(`${path}/failed?limit=${SHOWN}`, { signal }),
-        ask(`${path}/failed-groups?look=${GROUPED}`, { signal }),
         ask(`api/v1/changes?${query}`, { signal }),
       ]);
+      const grouped = queue.status.jobs.failed > 0 ? await groupsOf(signal) : NO_GROUPS;
       return { ...queue, failed, grouped, changes };
     },
     draw({ bucket, status, pauses, schedules, failed, grouped, changes }) {
@@ -92,6 +93,16 @@ export function queueView({ name, redraw, stay, mayAct }) {
       ];
     },
   };
+
+  /** Grouping reads many dead letters. If it fails or takes too long, the rest of the page still shows. */
+  async function groupsOf(signal) {
+    try {
+      return await ask(`${path}/failed-groups?look=${GROUPED}`, { signal });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      return NO_GROUPS;
+    }
+  }
 
   function actions(status, own) {
     if (!mayAct()) return undefined;

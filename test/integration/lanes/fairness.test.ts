@@ -100,35 +100,28 @@ describe("tenants that share one rate", () => {
     expect(gold + plain).toBe(1_000);
   });
 
-  // On a busy machine, workers hold more urgent jobs, and these pass the calls of others. So it may run twice.
-  it(
-    "have their urgent jobs done before their others, and set another tenant back by what workers hold",
-    { retry: 1 },
-    async () => {
-      const { queue } = await setUp("100/s");
-      await queue.enqueueMany(named("A", 1_000), { key: "A" });
-      await queue.enqueueMany(named("B", 1_000), { key: "B" });
-      await waitUntil(() => downstream.arrivals.length >= 100, "both are served");
+  it("have their urgent jobs done before their others, and leave another tenant its part of the rate", async () => {
+    const { queue } = await setUp("100/s");
+    await queue.enqueueMany(named("A", 1_000), { key: "A" });
+    await queue.enqueueMany(named("B", 1_000), { key: "B" });
+    await waitUntil(() => downstream.arrivals.length >= 100, "both are served");
 
-      const before = downstream.arrivals.length;
-      await queue.enqueueMany(named("urgent", URGENT), { key: "A", priority: "critical" });
-      const isUrgent = ({ job }: JobCall): boolean => job.startsWith("urgent");
-      await waitUntil(() => callsOf("A").filter(isUrgent).length === URGENT, "the urgent are done");
+    const before = downstream.arrivals.length;
+    await queue.enqueueMany(named("urgent", URGENT), { key: "A", priority: "critical" });
+    const isUrgent = ({ job }: JobCall): boolean => job.startsWith("urgent");
+    await waitUntil(() => callsOf("A").filter(isUrgent).length === URGENT, "the urgent are done");
 
-      const since = jobCalls(downstream.arrivals).slice(before);
-      const lastUrgent = since.findLastIndex(isUrgent);
-      const until = since.slice(0, lastUrgent + 1);
-      const others = until.filter((call) => call.key === "A" && !isUrgent(call)).length;
-      const ofB = until.filter(({ key }) => key === "B").length;
-      console.log(
-        `${URGENT} urgent of A among ${until.length}: ${others} others of A, ${ofB} of B`,
-      );
-      // Without priorities it would be one for each of the urgent.
-      expect(others).toBeLessThan(URGENT / 3);
-      // In line B has its half; workers send what is urgent first, until all that they hold is B's.
-      expect(until.length / 2 - ofB).toBeLessThanOrEqual(2 * heldAt(100));
-    },
-  );
+    const since = jobCalls(downstream.arrivals).slice(before);
+    const lastUrgent = since.findLastIndex(isUrgent);
+    const until = since.slice(0, lastUrgent + 1);
+    const others = until.filter((call) => call.key === "A" && !isUrgent(call)).length;
+    const ofB = until.filter(({ key }) => key === "B").length;
+    console.log(`${URGENT} urgent of A among ${until.length}: ${others} others of A, ${ofB} of B`);
+    // Without priorities it would be one for each of the urgent.
+    expect(others).toBeLessThan(URGENT / 3);
+    // Critical calls may take 90 % of the rate before the turns. Until workers hold enough jobs of B, its lane has half.
+    expect(ofB).toBeGreaterThanOrEqual(until.length / 10);
+  });
 
   it("earn no credit while they are idle", async () => {
     const { queue } = await setUp("200/s");

@@ -25,13 +25,13 @@ const OUT = `${DIST}.new`;
 /** The public entries, and the file that starts the process of a handler in a file. That file is found by its name. */
 const ENTRIES = {
   index: "src/sluice/index.ts",
-  testing: "src/sluice/testing/index.ts",
-  llm: "src/llm/index.ts",
+  testing: "src/entries/testing/index.ts",
+  llm: "src/entries/llm/index.ts",
   server: "src/server/index.ts",
   webhooks: "src/webhooks/index.ts",
   outbox: "src/queue/outbox/index.ts",
   codec: "src/stores/codec/index.ts",
-  nestjs: "src/sluice/nestjs/index.ts",
+  nestjs: "src/entries/nestjs/index.ts",
   metrics: "src/insight/metrics/index.ts",
   opentelemetry: "src/insight/metrics/opentelemetry/index.ts",
   cli: "src/cli/main.ts",
@@ -42,13 +42,13 @@ const ENTRIES = {
  */
 const TYPES = [
   "sluice/index.d.ts",
-  "sluice/testing/index.d.ts",
-  "llm/index.d.ts",
+  "entries/testing/index.d.ts",
+  "entries/llm/index.d.ts",
   "server/index.d.ts",
   "webhooks/index.d.ts",
   "queue/outbox/index.d.ts",
   "stores/codec/index.d.ts",
-  "sluice/nestjs/index.d.ts",
+  "entries/nestjs/index.d.ts",
   "insight/metrics/index.d.ts",
   "insight/metrics/opentelemetry/index.d.ts",
 ];

@@ -1,6 +1,6 @@
 /** Reads `--llm`, which sets the LLM API of a bucket and the limits of the account. */
 import { InvalidOptionError } from "../core/errors.ts";
-import type { LlmBucket } from "../llm/index.ts";
+import type { LlmBucket } from "../entries/llm/index.ts";
 import type { ForwardOptions } from "../server/forward/options.ts";
 import type { Sluice } from "../sluice/create-sluice.ts";
 
@@ -23,7 +23,7 @@ export async function readLlmBuckets(
   texts: readonly string[],
   given: Readonly<Record<string, ForwardOptions>>,
 ): Promise<(sluice: Sluice) => void> {
-  const { anthropic, azure, bedrock, gemini, openai } = await import("../llm/index.ts");
+  const { anthropic, azure, bedrock, gemini, openai } = await import("../entries/llm/index.ts");
   const presets: Readonly<Record<string, (options: never) => LlmBucket>> = {
     openai,
     azure,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
-import { worstWindow } from "../../../src/sluice/testing/worst-window.ts";
+import { worstWindow } from "../../../src/entries/testing/worst-window.ts";
 import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 

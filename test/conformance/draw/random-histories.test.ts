@@ -11,7 +11,7 @@ import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { PRIORITIES } from "../../../src/core/input/options.ts";
 import { NO_POSITION, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
-import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/entries/testing/manual-clock.ts";
 import {
   createTestReplica,
   slotsOf,

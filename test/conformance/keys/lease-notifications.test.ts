@@ -6,7 +6,7 @@ import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { wakeChannel } from "../../../src/stores/redis/scripts/bucket/leases.ts";
 import { createNotifications } from "../../../src/stores/redis/pubsub.ts";
-import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/entries/testing/manual-clock.ts";
 import { createTestReplica, policyOf } from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";

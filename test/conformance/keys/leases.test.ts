@@ -7,7 +7,7 @@ import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { runScript } from "../../../src/stores/redis/scripts/script.ts";
 import { leasesRelease } from "../../../src/stores/redis/scripts/bucket/leases.ts";
-import { createManualClock, type ManualClock } from "../../../src/sluice/testing/manual-clock.ts";
+import { createManualClock, type ManualClock } from "../../../src/entries/testing/manual-clock.ts";
 import { createTestReplica, policyOf, slotsOf } from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
 import { budget } from "../../../src/core/policy/limit-makers.ts";
-import { createManualClock, type ManualClock } from "../../../src/sluice/testing/manual-clock.ts";
+import { createManualClock, type ManualClock } from "../../../src/entries/testing/manual-clock.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 import { createTestReplica, policyOf, type TestReplica } from "../../support/draws/test-replica.ts";
 

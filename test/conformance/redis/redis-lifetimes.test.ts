@@ -9,7 +9,7 @@ import {
 } from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
 import type { Change } from "../../../src/core/store.ts";
-import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/entries/testing/manual-clock.ts";
 import { createTestReplica, policyOf, type TestReplica } from "../../support/draws/test-replica.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 

@@ -7,7 +7,7 @@ import type { Limit } from "../../../src/core/limits/rule.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
 import { NO_POSITION, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
-import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/entries/testing/manual-clock.ts";
 import { createTestReplica, slotsOf, type TestReplica } from "../../support/draws/test-replica.ts";
 import { runScript } from "../../../src/stores/redis/scripts/script.ts";
 import { slotsDraw } from "../../../src/stores/redis/scripts/bucket/slots-draw.ts";

@@ -10,7 +10,7 @@ import {
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
-import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/entries/testing/manual-clock.ts";
 import {
   createTestReplica,
   policyOf,

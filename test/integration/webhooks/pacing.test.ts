@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import type { Webhooks } from "sluice/webhooks";
 import { waitUntil } from "../../support/async/wait-until.ts";
-import { worstWindow } from "../../../src/sluice/testing/worst-window.ts";
+import { worstWindow } from "../../../src/entries/testing/worst-window.ts";
 import { startHostile } from "../../support/servers/hostile-endpoints.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { openHooks, put, startReceiver, untilIdle } from "../../support/webhooks/open-hooks.ts";

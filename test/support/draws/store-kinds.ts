@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 import { afterAll, inject } from "vitest";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
-import { createManualClock, type ManualClock } from "../../../src/sluice/testing/manual-clock.ts";
+import { createManualClock, type ManualClock } from "../../../src/entries/testing/manual-clock.ts";
 import { createPinnedRedisStore } from "./pinned-redis-store.ts";
 
 export interface PinnedStore {

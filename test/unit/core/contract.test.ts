@@ -4,7 +4,7 @@ import { contract } from "../../../src/core/policy/contract.ts";
 import { compilePolicy, formatPolicy, readPolicyText } from "../../../src/core/policy/policy.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { parsePeriod, parseRate } from "../../../src/core/limits/rate.ts";
-import { worstWindow } from "../../../src/sluice/testing/worst-window.ts";
+import { worstWindow } from "../../../src/entries/testing/worst-window.ts";
 import { createReferenceBucket } from "../../support/draws/reference-bucket.ts";
 
 interface Limit {

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { concurrency, fixedWindow } from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
-import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/entries/testing/manual-clock.ts";
 import {
   createTestReplica,
   policyOf,

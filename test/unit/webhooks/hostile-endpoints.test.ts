@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { onTestFinished, describe, expect, it, vi } from "vitest";
-import { startFakeDownstream } from "../../../src/sluice/testing/fake-downstream.ts";
+import { startFakeDownstream } from "../../../src/entries/testing/fake-downstream.ts";
 import {
   createDeliverer,
   MOST_READ,

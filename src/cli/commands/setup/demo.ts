@@ -5,8 +5,8 @@ import type { AddressInfo } from "node:net";
 import process from "node:process";
 import { setTimeout as pause } from "node:timers/promises";
 import { Option, type Command } from "commander";
-import { countOf } from "../options.ts";
-import { globalsOf, print, untilInterrupted, withSluice, type Io } from "../io.ts";
+import { countOf } from "../../options.ts";
+import { globalsOf, print, untilInterrupted, withSluice, type Io } from "../../io.ts";
 
 interface DemoOptions {
   readonly processes: string;

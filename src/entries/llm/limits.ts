@@ -1,12 +1,12 @@
-import { InvalidOptionError } from "../core/errors.ts";
-import { formatPeriod, parseRate, type RateInput } from "../core/limits/rate.ts";
-import type { Limit } from "../core/limits/rule.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { formatPeriod, parseRate, type RateInput } from "../../core/limits/rate.ts";
+import type { Limit } from "../../core/limits/rule.ts";
 import {
   fixedWindow,
   leakyBucket,
   slidingLog,
   slidingWindow,
-} from "../core/policy/limit-makers.ts";
+} from "../../core/policy/limit-makers.ts";
 
 /**
  * The part of a token limit that may start at once, at first use and after an idle time. A call

@@ -1,9 +1,9 @@
 import * as z from "zod";
-import type { RateInput } from "../core/limits/rate.ts";
-import type { Limit } from "../core/limits/rule.ts";
-import { readOptions, wholeNumber } from "../core/input/options.ts";
-import type { Cost } from "../throttle/costs.ts";
-import type { CostOfCall, SettleOfCall } from "../throttle/wrap/call-defaults.ts";
+import type { RateInput } from "../../core/limits/rate.ts";
+import type { Limit } from "../../core/limits/rule.ts";
+import { readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { Cost } from "../../throttle/costs.ts";
+import type { CostOfCall, SettleOfCall } from "../../throttle/wrap/call-defaults.ts";
 import {
   burns,
   countsApart,

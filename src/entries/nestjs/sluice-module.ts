@@ -9,8 +9,8 @@ import * as z from "zod";
 import { readOptions } from "../../core/input/options.ts";
 import type { BucketOptions } from "../../throttle/bucket/bucket-options.ts";
 import type { Queue } from "../../queue/queue.ts";
-import { createSluice, type Sluice } from "../create-sluice.ts";
-import type { QueueOptions, SluiceOptions } from "../options.ts";
+import { createSluice, type Sluice } from "../../sluice/create-sluice.ts";
+import type { QueueOptions, SluiceOptions } from "../../sluice/options.ts";
 import { getBucketToken, getQueueToken, SLUICE } from "./decorators.ts";
 import { Processors, SluiceHealth } from "./processors.ts";
 

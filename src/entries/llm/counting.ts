@@ -2,8 +2,8 @@
  * How each provider counts tokens, and what they cost. `docs/guides/calls/llm.md` links each provider's own description.
  */
 import * as z from "zod";
-import { InvalidOptionError } from "../core/errors.ts";
-import { readOptions } from "../core/input/options.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { readOptions } from "../../core/input/options.ts";
 import type { Counting, Used } from "./meter.ts";
 import type { PriceOfCall } from "./usage.ts";
 

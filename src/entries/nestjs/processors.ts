@@ -10,7 +10,7 @@ import type { HandlerInput } from "../../queue/worker/context.ts";
 import { readWorkerOptions, type WorkerOptions } from "../../queue/worker/worker-options.ts";
 import type { Worker } from "../../queue/worker/worker.ts";
 import type { Queue } from "../../queue/queue.ts";
-import type { Sluice } from "../create-sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { methodsOf, processorOf, type ProcessorFacts } from "./decorators.ts";
 
 /** Starts the workers of an application's processors, and closes them and the sluice. */

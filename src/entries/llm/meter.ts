@@ -1,11 +1,11 @@
-import type { Cost } from "../throttle/costs.ts";
-import { createLru } from "../throttle/lru.ts";
+import type { Cost } from "../../throttle/costs.ts";
+import { createLru } from "../../throttle/lru.ts";
 import type {
   AnsweredCall,
   CostOfCall,
   SentCall,
   SettleOfCall,
-} from "../throttle/wrap/call-defaults.ts";
+} from "../../throttle/wrap/call-defaults.ts";
 import { readAnswered } from "./answer.ts";
 import { counting, type CountTokens } from "./estimate.ts";
 

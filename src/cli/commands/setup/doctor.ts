@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import { Redis } from "ioredis";
-import { reasonOf } from "../../core/describe.ts";
-import { InvalidOptionError, StoreUnavailableError } from "../../core/errors.ts";
-import { globalsOf, onOneLine, print, withSluice, type Io } from "../io.ts";
+import { reasonOf } from "../../../core/describe.ts";
+import { InvalidOptionError, StoreUnavailableError } from "../../../core/errors.ts";
+import { globalsOf, onOneLine, print, withSluice, type Io } from "../../io.ts";
 
 /** The result of one check. */
 interface Finding {

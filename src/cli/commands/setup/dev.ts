@@ -1,6 +1,6 @@
 import { Option, type Command } from "commander";
-import { globalsOf, type Io } from "../io.ts";
-import { portOf, rethrowInUse, serve } from "./serve.ts";
+import { globalsOf, type Io } from "../../io.ts";
+import { portOf, rethrowInUse, serve } from "../serve.ts";
 
 interface DevOptions {
   readonly port: string;
@@ -35,7 +35,7 @@ Example: sluice dev --rules sluice.yaml`,
       const port = portOf("--port", options.port, where);
       const redisPort = portOf("--redis-port", options.redisPort, where);
       // Imported only here, because no other command needs the server in memory.
-      const { listenInMemory } = await import("../../stores/memory/redis/server/listener.ts");
+      const { listenInMemory } = await import("../../../stores/memory/redis/server/listener.ts");
       const listener =
         redis === undefined ? await listenInMemory(redisPort).catch(rethrowInUse) : undefined;
       const url = redis ?? listener!.url;

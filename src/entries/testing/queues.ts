@@ -3,8 +3,8 @@ import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { Queue } from "../../queue/queue.ts";
-import type { Sluice } from "../create-sluice.ts";
-import { partsOf } from "../parts.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
+import { partsOf } from "../../sluice/parts.ts";
 
 type AnyQueue = Pick<Queue<unknown, unknown, never>, "name">;
 

@@ -14,7 +14,7 @@
 
   status: remaining, reset_us, next_us for a call of one unit; -1 means that the time is unknown.
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/request/numbers
 -- @include lib/limits/registry
 -- @include lib/limits/read-limits

@@ -10,7 +10,7 @@
   Reply { generation, 0 } after a change, or { generation, 1 } if the bucket has another generation than expected. In
         that case, nothing was changed
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/request/numbers
 -- @include lib/limits/registry
 -- @include lib/limits/read-limits

@@ -11,7 +11,7 @@
   Reply { now_us, for each budget: { scope_number, number of the limit, start_us, end_us, spent, reserved, carried,
         granted, total }... } after the change. A change for another period than the current one is left out
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/request/numbers
 -- @include lib/limits/registry
 -- @include lib/limits/read-limits

@@ -14,7 +14,7 @@
         slot-note, then notes. Only the first settlement of such a slot books the cost.
         notes: the thresholds of budgets that were reached, packed, as in slots-draw. Absent if there are none
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/request/numbers
 -- @include lib/limits/registry
 -- @include lib/limits/read-limits

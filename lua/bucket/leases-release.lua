@@ -7,7 +7,7 @@
         [4..] per limit: the message that says that the limit has a free lease
   Reply { name of each replica that was woken... }
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/request/numbers
 -- @include lib/limits/leases
 -- @include lib/request/leases

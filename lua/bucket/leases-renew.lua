@@ -5,7 +5,7 @@
   ARGV  [1] replica  [2] numbers: as in leases-release
   Reply { number of each lease that had already expired... }
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/request/numbers
 -- @include lib/limits/leases
 -- @include lib/request/leases

@@ -11,7 +11,7 @@
   Reply numbers, packed as doubles: now_us, generation, version, alive, source, per slot request: granted, used under each
         of its limits (of a window; else in cost x period). Or "", see above
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/state/quiet
 local function are_whole(first, second)
   return first % 1 == 0 and second % 1 == 0 and first >= 1 and second >= 1 and first < 2 ^ 53 and second < 2 ^ 53

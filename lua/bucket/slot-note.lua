@@ -7,7 +7,7 @@
         [4] request: identifies the request, which may be repeated after a lost reply
   Reply { the previous state: held, settled or over; ms until the slot expires now }
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/state/slot-note
 
 local key, what, first_ms, hold_ms, request = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]

@@ -26,7 +26,7 @@
         notes: about budgets, if there is something to report: see notes_of in lib/limits/budgets/spent
 ]]
 -- @include lib/fast/plain-draw
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/request/numbers
 -- @include lib/limits/registry
 -- @include lib/limits/read-limits

@@ -7,7 +7,7 @@
             slots {us, latest first}
   Reply 1 if the bucket was known, else 0
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/request/numbers
 -- @include lib/limits/registry
 -- @include lib/limits/read-limits

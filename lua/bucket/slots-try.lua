@@ -11,7 +11,7 @@
   Reply numbers, packed as doubles: now_us, generation, version, alive, source, per key: granted,
         excess (see lib/limits/leaky-bucket), used (of a window; else in cost x period). Or "", see above
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/state/quiet
 -- This code uses only local variables and no function calls, because Lua itself takes half of the time for each key.
 local text, numbers = ARGV[1], { struct.unpack('<' .. string.rep('d', #ARGV[2] / 8), ARGV[2]) }

@@ -9,7 +9,7 @@
         The lists `reports` and `overrides` have names and records. The log's entry of the change is `pause`.
         The state is { now_us, generation, text, source, alive, cool_until_us, paused_until_us, factor }, or empty.
 ]]
--- @include lib/now
+-- @include lib/time/now
 -- @include lib/limits/registry
 -- @include lib/limits/read-limits
 -- @include lib/state/scope

@@ -13,7 +13,7 @@
         [9…] author: for an endpoint, a digest of author and tenant, and how many of their changes are kept
   Reply the id of the change
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 
 local base, bucket, most, begun, for_ms, kept_ms = KEYS[1], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local log, first_number = base .. ':changes' .. ARGV[7], ARGV[8]

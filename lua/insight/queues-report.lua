@@ -7,7 +7,7 @@
         [4…] queues: the name of each queue, and its declaration as JSON
   Reply nil
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 
 local FORGOTTEN_AT_ONCE = 10
 

@@ -12,7 +12,7 @@
   Reply 1 if the replica was unknown, and up to 100 records of overrides that have ended and that no other replica ends.
         The last report of a replica returns none.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/state/history
 
 local FORGOTTEN_AT_ONCE = 10

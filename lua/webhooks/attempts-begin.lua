@@ -12,7 +12,7 @@
         the endpoint. Ms until the circuit breaker allows an attempt, or 0. Ms since 1970 of its arrival. Ms since 1970
         now. The copy of the message. Missing values are ''.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/webhooks/breaker
 local KEYS_EACH, ARGS_EACH = 4, 4
 local now, replies = now_ms(), {}

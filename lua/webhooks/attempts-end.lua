@@ -14,7 +14,7 @@
   Reply for each attempt: ms for which the endpoint pauses; the event that occurred, or ''; ms since 1970 of the first
         failure, or 0. The event is "gone" if the endpoint was removed.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/webhooks/note-change
 -- @include lib/webhooks/health
 local KEYS_EACH, ARGS_OF_ALL, ARGS_EACH = 8, 6, 10

@@ -12,7 +12,7 @@
   Reply the ms since 1970 of its arrival; 1 if it is new; its endpoints; 1 if its jobs were already stored; the ordered
         endpoints; the stored copy
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/webhooks/line
 local message, messages, ends, id, keep_ms = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[5])
 local records, ordered, copy = KEYS[4], ARGV[6], ARGV[7]

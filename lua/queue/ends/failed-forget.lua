@@ -12,7 +12,7 @@
   Reply four values. First the number of removed dead letters. Second the number of those that stay. Third 1 if there
         may be more to remove, else 0. Fourth a list of those that stay because children wait for them.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/flows/flow-keys
 
 local MOST = 1000

@@ -10,7 +10,7 @@
         [5] skip: how many of the oldest jobs to pass over
   Reply 1 if there may be more to remove, else 0; and a list of jobs that stay because children wait for them
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/flows/flow-keys
 
 local MOST = 1000

@@ -21,7 +21,7 @@
         for each job: its id; 1 if it is new, else 0; and the stored hash of a job that is not new. The hash is
         empty if the job is no longer kept, and 0 if the hashes before it are large.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
 -- @include lib/lanes/weights

@@ -5,7 +5,7 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the id of the job that has ended
   Reply 1 if a job follows, else 0
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/states/unended
 
 local delayed, marker, pair, prefix, id = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]

@@ -7,7 +7,7 @@
   Reply 0 the job was fetched, does not exist, or is not due; 1 another worker was woken; 2 the job is pending, and no
         worker waits for jobs
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lane-keys
 
 local job, lock, delayed, marker, meta, prefix, id = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2]

@@ -7,7 +7,7 @@
   Reply for each of them: 1 registered; 0 the job is no longer stored; 2 it was cancelled in the last ten minutes; 3 no
         job has had this id yet
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/flows/flow-keys
 -- @include lib/flows/children
 

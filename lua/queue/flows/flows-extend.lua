@@ -8,7 +8,7 @@
   Reply 1 it was done, or the group was closed before; 0 the group is closed, so nothing was added; 2 there is no such
         group
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/weights
 -- @include lib/lanes/states/unbegun

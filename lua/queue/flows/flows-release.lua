@@ -9,7 +9,7 @@
   Reply for each child: 0 there is no such job, or a worker is about to fail it. 1 the outcome is recorded. 2 the child
         was removed. 3 it was a dead letter and waits again.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/weights
 -- @include lib/lanes/states/unbegun

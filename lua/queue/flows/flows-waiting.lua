@@ -8,7 +8,7 @@
   Reply for each child: its id; the ms since jobs were last added to its group, or since it was stored; and a list of
         parents that it waits for
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/weights
 -- @include lib/lanes/states/unbegun

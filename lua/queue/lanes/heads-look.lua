@@ -5,7 +5,7 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2…] of_keys: the keys of the lanes
   Reply the number of lanes to check
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())

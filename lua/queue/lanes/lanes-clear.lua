@@ -6,7 +6,7 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] begins: 1 for the first run, 0 for the following ones
   Reply 1 if there is more to do, else 0
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 
 local MOST = 1000

@@ -10,7 +10,7 @@
             job's own key. With isAnew, a job in its lane moves behind the others of its priority.
   Reply the number of parked jobs
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
 -- @include lib/lanes/weights

@@ -19,7 +19,7 @@
         Field due: the delayed jobs that come due before it: groups of ms until then, and lists of [key, jobs, calls].
         Field more: how many further jobs come due before it.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/line
 -- @include lib/lanes/look/fetched-jobs
 -- @include lib/lanes/look/read-lanes

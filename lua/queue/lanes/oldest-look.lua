@@ -7,7 +7,7 @@
         [3…] of_keys: the keys of the lanes to check
   Reply the job's id, and when it became due (again), in ms since 1970; nothing if there is no such job
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lane-keys
 local wait, prioritized, delayed, live = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local prefix, has_others = ARGV[1], ARGV[2] == '1'

@@ -11,7 +11,7 @@
         [2] 1 if it is a run of the schedule, else 0. For a cron schedule, then: [3] now, in ms since 1970
         [4] the first time that is not counted yet  [5] 1 if this is the run for that time  [6] cron  [7] time zone
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/runs/plan
 
 local id, step = ARGV[3], ARGV[4]

@@ -10,7 +10,7 @@
   Reply [1] now in ms since 1970, if the next time of cron is needed; else 0
         [2] the id of the next pending run, [3] its hash, and [4] 1 if the schedule is new, else 0
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/runs/plan
 
 local fields, cron_ms = cjson.decode(ARGV[3]), tonumber(ARGV[4])

@@ -9,7 +9,7 @@
   Reply as of runs-begin: [1] 0 the run stays, because it does not wait for an attempt; 2 it was removed; 3 the next
         time of cron is needed
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/runs/plan
 
 local id, given = ARGV[3], ARGV[4] ~= '' and cjson.decode(ARGV[4])

@@ -6,7 +6,7 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name
   Reply [1] 1 if there was such a schedule, else 0; then the ids of the removed runs
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/runs/schedule
 
 local schedule = open_schedule(KEYS, ARGV[1], ARGV[2], now_ms())

@@ -9,7 +9,7 @@
         [4] has_begun: '1' if the worker knows that the run began as a run of this schedule
   Reply none
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/runs/plan
 
 local id = ARGV[3]

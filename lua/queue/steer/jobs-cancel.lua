@@ -8,7 +8,7 @@
   Reply 0 the job has ended or does not exist; 1 it is pending, and the caller removes it; 2 a worker holds it; 3 it
         is the next run of its schedule
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/states/cancelled
 
 local job, lock, completed, failed, delayed, prioritized, events, state, locks, mark = unpack(KEYS)

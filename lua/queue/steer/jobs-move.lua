@@ -10,7 +10,7 @@
   Reply the due time, in ms since 1970. Then for each job: 1 it was moved; 2 it already had this due time; 0 not
         moved.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/states/unbegun
 -- @include lib/lanes/due

@@ -10,7 +10,7 @@
         [3…] ids
   Reply the ids of the removed jobs
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/states/unbegun
 

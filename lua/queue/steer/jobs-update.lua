@@ -5,7 +5,7 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job  [3] json: its data as JSON
   Reply 1 the data was replaced; 0 the job does not exist; 2 it runs; 3 it is done
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/states/unbegun
 

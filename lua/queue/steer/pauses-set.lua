@@ -8,7 +8,7 @@
   Reply [1] 1 if the pause was changed, 0 if another change came after that generation  [2] the current generation
         [3] 1 if a resumed queue has jobs that an old version of BullMQ moved to [6]
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/generation
 

@@ -5,7 +5,7 @@
   ARGV  none
   Reply the generation; now, in ms since 1970; then the name and the stored text of each setting, as in settings-set
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 local now, all = now_ms(), redis.call('HGETALL', KEYS[2])
 local reply = { tonumber(redis.call('HGET', KEYS[1], 'generation') or 0), now }
 for at = 1, #all, 2 do

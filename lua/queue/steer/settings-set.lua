@@ -8,7 +8,7 @@
             and its JSON, "" to remove it
   Reply 1 if the settings were changed, 0 if another change came after that generation; then the current generation
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/generation
 local state, settings, now = KEYS[1], KEYS[2], now_ms()
 local is_next, generation = next_generation(state, ARGV[1], now)

@@ -6,7 +6,7 @@
   Reply the number of successes, the number of failures, the sum of their durations in ms, and the length of the time
         covered, in ms
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 local now = now_ms()
 local step, sums = math.floor(now / 10000), { done = 0, failed = 0, ms = 0 }
 local all = redis.call('HGETALL', KEYS[1])

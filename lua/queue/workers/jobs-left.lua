@@ -9,9 +9,9 @@
             count too if they wait for a dead letter, or for a job that is retried later.
         [3] how many jobs are due later: delayed jobs, retries and the next runs of schedules
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
--- @include lib/lanes/pause-left
+-- @include lib/lanes/pauses/pause-left
 -- @include lib/lanes/states/unbegun
 -- @include lib/lanes/look/blocked-jobs
 

@@ -9,8 +9,8 @@
         [3] the paused keys, each followed by the ms until its pause ends, or -1 without an end
         [4…] the locks of this worker's cancelled jobs, each as "<token> <job>"
 ]]
--- @include lib/now-ms
--- @include lib/lanes/pause-left
+-- @include lib/time/now-ms
+-- @include lib/lanes/pauses/pause-left
 local meta, state, cancelled, paused = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local tokens = ARGV[1]
 local orders, paused_keys = unpack(redis.call('HMGET', state, 'orders', 'pausedKeys'))

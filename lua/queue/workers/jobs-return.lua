@@ -8,7 +8,7 @@
         [4] weights: JSON: weights as in lanes-join, or ''
   Reply 1 if the job is pending again, 2 if it was cancelled, 0 if this worker no longer holds it
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
 -- @include lib/lanes/weights

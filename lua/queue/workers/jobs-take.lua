@@ -18,9 +18,9 @@
         [9…] for each job its id, why it was fetched, and its hash. Why: 1 it is its turn, 2 it tests alone
             whether its key has room, 3 its deadline has passed; plus 3 for a job of an ordered lane.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/take
--- @include lib/lanes/pauses
+-- @include lib/lanes/pauses/pauses
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 lanes.active, lanes.prioritized, lanes.counter = KEYS[6], KEYS[7], KEYS[8]

@@ -5,7 +5,7 @@
   ARGV  none
   Reply the number of live workers, and how many jobs they can run at once
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 local now, all, workers, places = now_ms(), redis.call('HGETALL', KEYS[1]), 0, 0
 for at = 2, #all, 2 do
   local until_ms, its_places = string.match(all[at], '^(%d+) (%d+)$')

@@ -11,7 +11,7 @@
         [5] failed: how many failed  [6] busy_ms: the sum of their durations, in ms
   Reply nothing
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 local workers, ended = KEYS[1], KEYS[2]
 local worker, places, for_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local done, failed, busy_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])

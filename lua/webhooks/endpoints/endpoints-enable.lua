@@ -5,7 +5,7 @@
   ARGV  [1] tenant  [2] endpoint  [3] why: the reason for disabling it; '' enables it
   Reply 1 if its state was changed, 0 if it already was in that state, -1 if it does not exist
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/webhooks/note-change
 local tenant, id, why = ARGV[1], ARGV[2], ARGV[3]
 if redis.call('HEXISTS', KEYS[1], id) == 0 then return -1 end

@@ -9,7 +9,7 @@
         in a row. The number of attempts that ended in the last minute. The number of due messages. Then its last
         attempts, the newest first, each as: the message, a space, and the number of the attempt.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/lanes/lane-keys
 local MINUTE_MS = 60000
 local health, log, line = KEYS[1], KEYS[2], KEYS[3]

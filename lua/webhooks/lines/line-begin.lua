@@ -13,7 +13,7 @@
         Then for each message its id, the ms since 1970 of its arrival, type, body, state at the endpoint, and copy.
         Missing values are ''.
 ]]
--- @include lib/now-ms
+-- @include lib/time/now-ms
 -- @include lib/webhooks/breaker
 local endpoints, disabled, health, line, state = unpack(KEYS)
 local id, step, most, most_bytes, timeout_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -17,7 +17,7 @@ import {
 } from "./prose/check-text.ts";
 import { PROSE_EXTENSIONS, textsIn } from "./prose/texts.ts";
 
-const PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"];
+const PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"];
 /** What is checked without arguments. */
 export const EVERYTHING: readonly string[] = [
   ...PAGES,

@@ -240,13 +240,10 @@ function changelogPage(): string {
         .trim(),
     )
     .map((text) => text.replace(/^(.*)$/m, "### $1"));
+  const pending = changes.length === 0 ? "" : `## Not yet released\n\n${changes.join("\n\n")}\n\n`;
   return `# Changelog
 
-## Not yet released
-
-${changes.join("\n\n")}
-
-${released.replace(/^# .*$/m, "").trim()}
+${pending}${released.replace(/^# .*$/m, "").trim()}
 `
     .replaceAll(/\[([^\]]+)\]\([^)]*\)/g, "$1")
     .replaceAll(/<(?=[a-z])/gi, "&lt;")

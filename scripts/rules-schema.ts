@@ -6,6 +6,8 @@ import { fileURLToPath } from "node:url";
 import * as z from "zod";
 import { rulesSchema } from "../src/rules/schema.ts";
 
+/** Where editors find the schema of the latest release: a mirror of npm serves the files of each package. */
+const ID = "https://unpkg.com/sluice/sluice.schema.json";
 const FILE = resolve(import.meta.dirname, "../sluice.schema.json");
 
 export function rulesJsonSchema(): string {
@@ -14,7 +16,7 @@ export function rulesJsonSchema(): string {
     unrepresentable: "any",
     reused: "ref",
   });
-  return `${JSON.stringify({ title: "Sluice rules", ...schema }, null, 2)}\n`;
+  return `${JSON.stringify({ $id: ID, title: "Sluice rules", ...schema }, null, 2)}\n`;
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(FILE, rulesJsonSchema());

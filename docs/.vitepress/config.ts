@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { defineConfig, type DefaultTheme } from "vitepress";
 import llmstxt from "vitepress-plugin-llms";
@@ -143,6 +144,8 @@ function leavesSite(link: string): boolean {
 
 export default defineConfig({
   title: "Sluice",
+  // The folder of the site at its address, with slashes: "/sluice/". Defaults to the root.
+  base: process.env["SITE_BASE"] ?? "/",
   description: packageJson.description,
   lang: "en",
   srcExclude: ["node_modules/**"],

@@ -9,7 +9,7 @@ import { expect, it, onTestFinished } from "vitest";
 import esbuild from "esbuild/package.json" with { type: "json" };
 import undici from "undici/package.json" with { type: "json" };
 
-const SCRIPT = join(import.meta.dirname, "../../../scripts/audit-shipped.ts");
+const SCRIPT = join(import.meta.dirname, "../../../scripts/shipped/audit.ts");
 const ADVISORY = { title: "Reads past the end", url: "https://advisories.example/1" };
 
 function vulnerable(name: string, severity: string): object {

@@ -1,14 +1,11 @@
 /**
  * Reads a report of `npm audit --json` from stdin. Lists the vulnerabilities of packages that users get, bundled or as
  * dependencies, and fails if one is high or critical. Passes if the registry is unreachable or offers no audits. `npm
- * audit --json | tsx scripts/audit-shipped.ts [list of the bundled packages]`
+ * audit --json | tsx scripts/shipped/audit.ts [list of the bundled packages]`
  */
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import process from "node:process";
 import { text } from "node:stream/consumers";
-
-const ROOT = join(import.meta.dirname, "..");
+import { readShippedPackages } from "./packages.ts";
 
 interface Report {
   readonly message?: string;
@@ -24,24 +21,16 @@ interface Vulnerability {
   readonly via: readonly (string | { readonly title: string; readonly url: string })[];
 }
 
-interface LockedPackage {
-  readonly version: string;
-  readonly dev?: boolean;
-  readonly devOptional?: boolean;
-}
-
-const { packages } = JSON.parse(readFileSync(join(ROOT, "package-lock.json"), "utf8")) as {
-  readonly packages: Readonly<Record<string, LockedPackage>>;
-};
-const licenses = readFileSync(process.argv[2] ?? join(ROOT, "dist/licenses.txt"), "utf8");
-const bundled = new Set(licenses.split(/^-+$/m).map((part) => part.trim().split("\n", 1)[0]!));
+const shippedPaths = new Set(readShippedPackages(process.argv[2]).map(({ path }) => path));
 
 const given = await text(process.stdin);
 const { message, vulnerabilities } = JSON.parse(given || "{}") as Report;
 if (vulnerabilities === undefined) {
   console.log(`npm audit gave no report, so nothing was checked: ${message ?? "no answer"}`);
 } else {
-  const shipped = Object.values(vulnerabilities).filter(isShipped);
+  const shipped = Object.values(vulnerabilities).filter(({ nodes }) =>
+    nodes.some((path) => shippedPaths.has(path)),
+  );
   for (const { name, severity, via } of shipped) {
     const reasons = via.map((each) =>
       typeof each === "string" ? each : `${each.title} (${each.url})`,
@@ -50,11 +39,4 @@ if (vulnerabilities === undefined) {
   }
   console.log(`npm audit: ${shipped.length} vulnerable packages among those that users get`);
   if (shipped.some(({ severity }) => /^(?:high|critical)$/.test(severity))) process.exitCode = 1;
-}
-
-function isShipped({ name, nodes }: Vulnerability): boolean {
-  return nodes.some((path) => {
-    const { version, dev, devOptional } = packages[path]!;
-    return (dev !== true && devOptional !== true) || bundled.has(`${name} ${version}`);
-  });
 }

@@ -526,14 +526,14 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     drainWorkers: (idleMs) => workers.drain(idleMs),
     startHandOver(queue, { handler, options, demand, clients }) {
       assertOpen();
-      const { name, bucket, payloads, missingCodecs } = queue as OwnedQueue<unknown>;
+      const { name, bucket, payloads, missingCodecs, schema } = queue as OwnedQueue<unknown>;
       if (missingCodecs.length > 0) {
         const remedy = `its jobs are encoded with ${missingCodecs.join(", ")}, and this server does not have it; take the jobs from a server whose code gives queue() the codec`;
         throw new InvalidOptionError({ where: "take", option: "queue", value: name, remedy });
       }
       const connect = connectQueueFor("take", name, queues.hasOwnConnections(name));
-      // Neither a schema nor middleware runs here: they belong to the code that runs jobs.
-      const parts = { schema: undefined, middlewares: createMiddlewares(), connect, payloads };
+      // No middleware runs here, because it runs around the code of a job, which is in another process.
+      const parts = { schema, middlewares: createMiddlewares(), connect, payloads };
       const owned = { bucket: bucket as OwnedBucket, handler, options, demand };
       return startWorker(queue as OwnedQueue<unknown>, { ...parts, ...owned }, clients);
     },

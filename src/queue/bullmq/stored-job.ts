@@ -364,6 +364,15 @@ export async function isCancelled(
   return (await client.hget(stored.toKey(id), CANCELLED_FIELD)) !== null;
 }
 
+/** True if the job is locked with this token. */
+export async function isLockedBy(
+  stored: Pick<Queue, "getBackend" | "toKey">,
+  { id, token }: { readonly id: string; readonly token: string },
+): Promise<boolean> {
+  const client = await stored.getBackend().client;
+  return (await client.get(stored.toKey(`${id}:lock`))) === token;
+}
+
 /** Removes the field that marks a job as cancelled. */
 export async function forgetCancel(
   stored: Pick<Queue, "getBackend" | "toKey">,

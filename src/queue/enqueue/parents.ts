@@ -144,30 +144,62 @@ function indexesOfIds(queue: string, entries: readonly JobToLink[]): Map<string,
 }
 
 /**
- * Checks the jobs of one call of which some are parents of others.
+ * Returns the indexes of the jobs of one call, parents before their children and otherwise in the given order. Without
+ * this order, a call that fails between two round trips could leave children whose parents are never stored.
  *
- * @throws {@link InvalidOptionError} when a parent is listed after its child, or may not be stored.
+ * @throws {@link InvalidOptionError} when jobs wait for each other, or a parent may not be stored.
  */
-export function assertParentsFirst(queue: string, entries: readonly JobToLink[]): void {
+export function parentsFirst(queue: string, entries: readonly JobToLink[]): readonly number[] {
+  const given = [...entries.keys()];
   if (!entries.some(({ options }) => options.after !== undefined && options.after.length > 0))
-    return;
+    return given;
   const together = indexesOfIds(queue, entries);
-  for (const [index, { options }] of entries.entries()) {
-    for (const parent of options.after ?? []) {
+  const refuse = (index: number, value: string, remedy: string): InvalidOptionError =>
+    new InvalidOptionError({ where: `enqueueMany()[${index}]`, option: "after", value, remedy });
+  const parentsOf = entries.map(({ options: { after = [] } }, index) =>
+    after.flatMap((parent) => {
       const at = together.get(nameOfJob(parent));
-      if (at === undefined || at === index) continue;
+      if (at === undefined || at === index) return [];
       const { dedupeId, keep } = entries[at]!.options;
-      const where = `enqueueMany()[${index}]`;
-      const refuse = (remedy: string): InvalidOptionError =>
-        new InvalidOptionError({ where, option: "after", value: parent.id, remedy });
-      if (at > index)
-        throw refuse("this parent comes later in the call; put it before its children");
-      if (dedupeId !== undefined || keep !== undefined)
-        throw refuse(
-          "this parent has a dedupeId or keep, so it may not be stored; enqueue it in an earlier call",
-        );
+      if (dedupeId === undefined && keep === undefined) return [at];
+      const remedy =
+        "this parent has a dedupeId or keep, so it may not be stored; enqueue it in an earlier call";
+      throw refuse(index, parent.id, remedy);
+    }),
+  );
+  const order = new Set<number>();
+  /** The jobs from a child to the parent that is placed next. */
+  const open = new Set<number>();
+  const stack: number[] = [];
+  for (const start of given) {
+    stack.push(start);
+    for (let index = stack.at(-1); index !== undefined; index = stack.at(-1)) {
+      const missing = open.has(index)
+        ? []
+        : parentsOf[index]!.filter((parent) => !order.has(parent));
+      open.add(index);
+      const waited = missing.find((parent) => open.has(parent));
+      if (waited !== undefined) {
+        const path = [...open];
+        const ids = path.slice(path.indexOf(waited)).map((each) => entries[each]!.options.id!);
+        throw refuse(index, entries[waited]!.options.id!, circleRemedy(ids));
+      }
+      if (missing.length > 0) {
+        stack.push(...missing.toReversed());
+        continue;
+      }
+      order.add(index);
+      open.delete(index);
+      stack.pop();
     }
   }
+  return [...order];
+}
+
+function circleRemedy(ids: readonly string[]): string {
+  const shown = ids.slice(0, 5).map((id) => JSON.stringify(id));
+  const more = ids.length > shown.length ? ", …" : "";
+  return `jobs ${shown.join(", ")}${more} of this call wait for each other; remove one of these parents`;
 }
 
 /** Options with which a job may not be stored, or may be stored later or several times. */

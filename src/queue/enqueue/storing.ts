@@ -31,7 +31,7 @@ import {
 } from "../options.ts";
 import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
-import { assertParentsFirst, isLinked, linkJobs, type JobToLink, type Links } from "./parents.ts";
+import { isLinked, linkJobs, parentsFirst, type JobToLink, type Links } from "./parents.ts";
 import type { QueueSettingsLive } from "./settings.ts";
 
 /** The data and options of a job that will be stored. */
@@ -231,16 +231,19 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   return {
     store,
     async storeMany(entries, outbox) {
-      assertParentsFirst(name, entries);
+      const order = parentsFirst(name, entries);
+      const ordered = order.map((index) => entries[index]!);
       const jobs: QueuedJob<Data, Result>[] = [];
-      while (jobs.length < entries.length) {
-        const some = roundTripFrom(entries, jobs.length, settings.now.maxBacklog !== undefined);
+      while (jobs.length < ordered.length) {
+        const some = roundTripFrom(ordered, jobs.length, settings.now.maxBacklog !== undefined);
         const stored = store(some, outbox).catch((error) =>
           Promise.reject(afterOthers(jobs, error)),
         );
         jobs.push(...(await stored));
       }
-      return jobs;
+      const given: QueuedJob<Data, Result>[] = [];
+      for (const [at, index] of order.entries()) given[index] = jobs[at]!;
+      return given;
     },
   };
 }

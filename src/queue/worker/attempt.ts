@@ -244,6 +244,8 @@ function run<Data, Result>(
   { job, context }: Pick<Attempt<Data>, "job" | "context">,
   takeJobSlot: () => JobSlot | undefined,
 ): HandlerResult<Result> | Promise<HandlerResult<Result>> {
+  const limitMs = job.timeoutMs ?? timeoutMs;
+  context.limitMs = limitMs;
   const handle = (given: Job<Data>): HandlerResult<Result> | Promise<HandlerResult<Result>> => {
     const jobSlot = takeJobSlot();
     if (jobSlot === undefined) return handler(given, context);
@@ -251,7 +253,6 @@ function run<Data, Result>(
   };
   const running =
     schema === undefined ? handle(job) : checked({ schema }, { job, context }).then(handle);
-  const limitMs = job.timeoutMs ?? timeoutMs;
   return limitMs === undefined ? running : inTime(running, limitMs, context);
 }
 

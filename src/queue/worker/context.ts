@@ -164,10 +164,12 @@ export interface OwnedJobContext extends JobContext, WaitRegistry {
   /** True once the worker is about to return the job to the queue, which releases the job's lock. */
   isGoingBack: boolean;
   hasBegun: boolean;
+  /** How long this attempt may take, in ms: the `timeoutMs` of the job or of the worker. Undefined without a limit. */
+  limitMs: number | undefined;
   /** Reads the outcomes of the job's parents. Undefined for a job without parents. */
   readParents: (() => Promise<readonly ParentOutcome[]>) | undefined;
   /** Sets what the handler's context uses. Called when the attempt has its slot, just before its handler runs. */
-  begin(stored: Stored<unknown>, slot: Slot, payloads: Payloads): void;
+  begin(stored: Stored<unknown>, slot: Slot | undefined, payloads: Payloads): void;
   /** Ends the wait for a slot, if there is one. */
   leave(reason: unknown): void;
   /** Sends the job back to the queue by ending its wait for a slot. Does nothing once its handler runs. */
@@ -182,6 +184,7 @@ export interface OwnedJobContext extends JobContext, WaitRegistry {
 const RECALLED = "the job goes back into the queue";
 const LONGEST_LINE = 1_000;
 const LONGEST_PROGRESS = 10_000;
+const PROGRESS_VALUE = { where: "progress()", option: "value" };
 
 /** A job that a worker has just fetched, with its lock and the number of its attempt. */
 export interface FetchedJob {
@@ -209,6 +212,7 @@ class FetchedContext implements OwnedJobContext {
   readonly sinceMs: number = performance.now();
   lockedAtMs: number;
   hasBegun = false;
+  limitMs: number | undefined;
   readParents: OwnedJobContext["readParents"];
   isAborted = false;
   isLost = false;
@@ -272,7 +276,7 @@ class FetchedContext implements OwnedJobContext {
     return async () => (await readParents?.()) ?? [];
   }
 
-  begin(stored: Stored<unknown>, slot: Slot, payloads: Payloads): void {
+  begin(stored: Stored<unknown>, slot: Slot | undefined, payloads: Payloads): void {
     this.#stored = stored;
     this.#slot = slot;
     this.#payloads = payloads;
@@ -328,11 +332,14 @@ async function written(writing: Promise<unknown>): Promise<void> {
 }
 
 /**
- * Checks a value for `progress()`, and returns it as JSON.
+ * Checks a value for `progress()`, and returns it as JSON. `named` says how an error names the value.
  *
  * @throws {@link InvalidOptionError} when the value cannot be stored as progress.
  */
-export function assertProgress(value: unknown): string {
+export function assertProgress(
+  value: unknown,
+  named: { readonly where: string; readonly option: string } = PROGRESS_VALUE,
+): string {
   let text: string | undefined;
   try {
     text = JSON.stringify(value) as string | undefined;
@@ -341,7 +348,7 @@ export function assertProgress(value: unknown): string {
   }
   if (text !== undefined && text.length <= LONGEST_PROGRESS) return text;
   const remedy = `give what JSON holds in up to ${LONGEST_PROGRESS} characters`;
-  throw new InvalidOptionError({ where: "progress()", option: "value", value, remedy });
+  throw new InvalidOptionError({ ...named, value, remedy });
 }
 
 /** The set of jobs that a worker has fetched and not finished. */

@@ -102,6 +102,7 @@ import { createFailedRetention, createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
 import { createJobReturns, type JobReturns } from "./held/job-returns.ts";
 import { createHandedOver, type HandedOver } from "./held/handed-over.ts";
+import { limitFrom } from "./held/receipt.ts";
 
 /** Runs the jobs of a queue. The worker draws a slot for each job just before the job's handler runs. */
 export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<Data, Result> {
@@ -429,7 +430,11 @@ export function createWorker<Data, Result>(
         handed.set(token, pass);
         // From here on, only the program that runs the job renews its lock.
         context.isGoingBack = true;
-        if (ended.lockMs !== undefined) await keepLock(call.id, token, ended.lockMs);
+        if (ended.lockMs !== undefined) {
+          await keepLock(call.id, token, ended.lockMs);
+          const limit = limitFrom(drawn.atMs, context.limitMs);
+          handedOver.limit({ id: call.id, token, limit });
+        }
         return back.leave();
       } catch (error) {
         if (error instanceof UncountedFailure)
@@ -489,6 +494,7 @@ export function createWorker<Data, Result>(
     running.lose(CLOSED);
     await withinGrace(closeStored(!haveAllEnded || !connection.isReady()));
     await withinGrace(children.close());
+    handedOver.close();
     locks.close();
     orders.close();
     // Closes the child processes only after the handlers have ended, because a job whose child process is killed counts

@@ -5,7 +5,7 @@ import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.t
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Handler, OwnedJobContext } from "../../queue/worker/context.ts";
 import { HandOver } from "../../queue/worker/outcome.ts";
-import { writeReceipt } from "../../queue/worker/held/receipt.ts";
+import { limitFrom, writeReceipt } from "../../queue/worker/held/receipt.ts";
 import { markWithoutCalls } from "../../throttle/slot/job-slot.ts";
 import { ALLOW, createJudge } from "../guard/addresses.ts";
 import { createConnector, type Resolve } from "../guard/connector.ts";
@@ -85,9 +85,10 @@ export function push<Data = unknown, Result = unknown>(
   const dispatcher = new Agent({ connect, allowH2: false });
 
   return markWithoutCalls<Handler<Data, Result>>(async (job, context) => {
-    const { token } = context as OwnedJobContext;
+    const { token, limitMs, slot } = context as OwnedJobContext;
     const { result: _result, endedAtMs: _ended, startByMs: _by, startedAtMs: _at, ...facts } = job;
-    const receipt = writeReceipt({ id: job.id, token });
+    const limit = limitFrom(slot.atMs, limitMs);
+    const receipt = writeReceipt({ id: job.id, token, limit });
     const { attempt } = context;
     const body = JSON.stringify({ receipt, ...facts, attempt, lockMs });
     const id = idOf(job);

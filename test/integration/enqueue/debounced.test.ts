@@ -200,6 +200,33 @@ describe("cancelRunning", () => {
     },
   );
 
+  it.each([{}, { key: "acme" }])(
+    "starts the newest data at once if the job waits for its retry, with %j",
+    async (own) => {
+      const { sluice, queue } = openQueue<string>(sluices, { logger: SILENT });
+      const attempts: unknown[] = [];
+      sluice.worker(queue, ({ data }, { attempt }) => {
+        attempts.push([data, attempt]);
+        if (data !== "newest") throw new RetryAfter(600_000);
+      });
+      const again = { ...own, dedupeId: "report", dedupe: "again" } as const;
+      const old = await queue.enqueue("old", again);
+      await waitUntil(async () => (await queue.counts()).delayed === 1, "it waits for its retry");
+
+      await queue.enqueue("newer", again);
+      const stillWaits = (await queue.counts()).delayed;
+      const newest = await queue.enqueue("newest", { ...again, cancelRunning: true });
+      await newest.finished();
+
+      expect(stillWaits).toBe(1);
+      expect(newest).toMatchObject({ id: old.id, isNew: false });
+      expect(attempts).toEqual([
+        ["old", 1],
+        ["newest", 2],
+      ]);
+    },
+  );
+
   it("keeps a pending job, which gets the newest data", async () => {
     const { sluice, queue } = openQueue<string>(sluices);
     const options = { dedupeId: "report", dedupe: "again", cancelRunning: true } as const;

@@ -156,10 +156,15 @@ describe("after", () => {
       const after = [{ queue: "charges", id: data === "c" ? "p1" : "c1" }];
       return { id: data === "c" ? "c1" : "below", after };
     };
-    await charges.enqueueMany(["p", "c", "below"], optionsOf);
+    const given = await charges.enqueueMany(["c", "below", "p"], optionsOf);
     work();
     const job = await charges.enqueue("probe", { after: [{ queue: "charges", id: "below" }] });
     await job.finished();
+    expect(given.map(({ id, data }) => [id, data])).toEqual([
+      ["c1", "c"],
+      ["below", "below"],
+      ["p1", "p"],
+    ]);
     expect(runs).toEqual(["p", "c", "below", "probe"]);
 
     const again = await charges.enqueueMany(["p", "new"], (data) =>
@@ -498,6 +503,43 @@ describe("enqueueGroup", () => {
   });
 });
 
+describe("jobs of one call that wait for others", () => {
+  const afterIds = (...ids: string[]): Pick<EnqueueOptions, "after"> => ({
+    after: ids.map((id) => ({ queue: "charges", id })),
+  });
+
+  it("are stored parents first, however they are listed and however many they are", async () => {
+    const { charges } = open();
+    const chain = Array.from({ length: 2_500 }, (_, index) => `link-${index}`);
+    const optionsOf = (id: string): EnqueueOptions => {
+      const number = Number(id.slice(5));
+      return number === chain.length - 1 ? { id } : { id, ...afterIds(`link-${number + 1}`) };
+    };
+
+    const jobs = await charges.enqueueMany(chain, optionsOf);
+
+    expect(jobs.map(({ id }) => id)).toEqual(chain);
+    const [first] = (await charges.jobs({ state: "waiting" })).jobs;
+    expect(first!.id).toBe("link-2499");
+    expect(await charges.counts()).toMatchObject({ waiting: 1, delayed: 2_499 });
+  });
+
+  it("are refused with their names if they wait for each other, and nothing is stored", async () => {
+    const { charges } = open();
+    const parents: Readonly<Record<string, string>> = { a: "b", b: "c", c: "d", d: "b" };
+    const call = charges.enqueueMany(Object.keys(parents), (id) => ({
+      id,
+      ...afterIds(parents[id]!),
+    }));
+
+    const error = await rejectionOf(call);
+
+    expect(error).toMatchObject({ code: "ERR_INVALID_OPTION", option: "after", value: "b" });
+    expect((error as Error).message).toContain('jobs "b", "c", "d" of this call wait for each');
+    expect(await charges.counts()).toMatchObject({ waiting: 0, delayed: 0 });
+  });
+});
+
 describe("bad input", () => {
   const { charges } = { charges: () => open().charges };
   const refused: readonly (readonly [
@@ -520,14 +562,6 @@ describe("bad input", () => {
       "the job itself",
       "after",
       (q) => q.enqueue("x", { id: "me", after: [{ queue: "charges", id: "me" }] }),
-    ],
-    [
-      "a parent later in the same call",
-      "after",
-      (q) =>
-        q.enqueueMany(["c", "p"], (data) =>
-          data === "p" ? { id: "p" } : { after: [{ queue: "charges", id: "p" }] },
-        ),
     ],
     [
       "a parent in the same call that may not be stored",

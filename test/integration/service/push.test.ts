@@ -120,6 +120,17 @@ describe("a queue that is pushed to a URL", () => {
     expect([late.status, late.json.code]).toEqual([409, "ERR_JOB_LOST"]);
   }, 30_000);
 
+  it("fails an accepted job when its time limit ends", async () => {
+    const answers = [202, 200];
+    const { url, arrivals } = await receiver(() => answers.shift());
+    const queue = open({ url, lockMs: 86_400_000 });
+
+    const job = await queue.enqueue({}, { timeoutMs: 500, backoff: { baseMs: 1 } });
+    await job.finished();
+
+    expect(JSON.parse(arrivals[1]!.body)).toMatchObject({ attempt: 2 });
+  });
+
   it("retries an accepted job at the time that its receiver names", async () => {
     const answers = [202, 200];
     const { url, arrivals } = await receiver(() => answers.shift());

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { concurrency, leakyBucket, tokenBucket, type BucketOptions, type Queue } from "sluice";
+import { z } from "zod";
 import { encryption } from "sluice/codec";
 import { worstWindow } from "sluice/testing";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -382,6 +383,152 @@ describe("a job that a client has taken", () => {
   });
 });
 
+describe("the time limit of a taken job", () => {
+  /** The same receipt, as if the attempt had begun long ago. */
+  function longAgo(receipt: string): string {
+    const [id, token, slotId, [timeoutMs]] = JSON.parse(
+      Buffer.from(receipt, "base64url").toString(),
+    );
+    return Buffer.from(JSON.stringify([id, token, slotId, [timeoutMs, 1]])).toString("base64url");
+  }
+
+  it("fails the attempt when it ends, and the late client is refused", async () => {
+    const { queue, service } = await open({ limits: [concurrency(1)] });
+    const { id } = await queue.enqueue(1, { timeoutMs: 50, attempts: 2, backoff: { baseMs: 1 } });
+
+    const first = await takeOne(service, { lockMs: 86_400_000 });
+    const second = await takeOne(service, { lockMs: 86_400_000 });
+    const late = await service.post(`${MAIL}/complete`, { receipt: first.receipt });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "its last attempt has failed");
+
+    expect([first.attempt, second.attempt]).toEqual([1, 2]);
+    expect([late.status, late.json.code]).toEqual([409, "ERR_JOB_LOST"]);
+    const [dead] = await queue.failed();
+    expect(dead!.id).toBe(id);
+    expect(dead!.reason).toMatch(/^The handler took longer than 50 ms/);
+  });
+
+  it("counts for any other server after its own server has ended", async () => {
+    const { queue, service, another } = await open();
+    const other = await another();
+    const options = { timeoutMs: 600_000, attempts: 3, backoff: { baseMs: 1 } };
+    const { id } = await queue.enqueue(1, options);
+
+    const first = longAgo((await takeOne(service)).receipt);
+    const extended = await other.post(`${MAIL}/extend`, { receipt: first });
+    const second = longAgo((await takeOne(service)).receipt);
+    const completed = await complete(other, { receipt: second, result: "late" });
+    const third = await takeOne(service);
+    const noted = await other.post(`${MAIL}/log`, {
+      receipt: longAgo(third.receipt),
+      lines: ["x"],
+    });
+
+    expect(extended.json).toEqual({ jobs: [{ id, state: "lost" }] });
+    expect(completed).toEqual({ id, state: "retried" });
+    expect(third.attempt).toBe(3);
+    expect(noted.json).toEqual({ jobs: [{ id, state: "lost" }] });
+    expect((await queue.failed())[0]!.reason).toMatch(/^The handler took longer than 600000 ms/);
+  });
+
+  it("leaves a job alone that ended in time", async () => {
+    const { queue, service } = await open({ limits: [concurrency(1)] });
+    const handle = await queue.enqueue("done", { timeoutMs: 600_000 });
+
+    const job = await takeOne(service);
+    const extended = await service.post(`${MAIL}/extend`, { receipt: job.receipt });
+    await complete(service, { receipt: job.receipt, result: 1 });
+
+    expect(extended.json.jobs[0].state).toBe("held");
+    expect(await handle.finished()).toBe(1);
+  });
+});
+
+describe("a queue with a schema, whose server has it", () => {
+  it("gives out checked data, and makes a dead letter of a job with other data", async () => {
+    const owner = sluices.open();
+    const bucket = owner.bucket("mail", { rate: "1000/s" });
+    const schema = z.object({ to: z.string(), copies: z.number().default(1) });
+    owner.queue("mail", { bucket, schema });
+    const stranger = sluices.open();
+    const unchecked = stranger.queue<unknown>("mail", {
+      bucket: stranger.bucket("mail", { rate: "1000/s" }),
+    });
+    const service = await servers.start(owner);
+    const bad = await unchecked.enqueue({ to: 5 });
+    await unchecked.enqueue({ to: "ann" });
+
+    const job = await takeOne(service);
+    await waitUntil(async () => (await unchecked.counts()).failed === 1, "the other has failed");
+
+    expect(job.data).toEqual({ to: "ann", copies: 1 });
+    const [dead] = await unchecked.failed();
+    expect(dead!.id).toBe(bad.id);
+    expect(dead!.reason).toMatch(/^Invalid: data\.to is refused by the queue's schema/);
+  });
+});
+
+describe("log lines and progress of taken jobs", () => {
+  it("are stored with the job, through any server, for one job or many", async () => {
+    const { queue, service, another } = await open();
+    const other = await another();
+    const handles = await queue.enqueueMany([1, 2]);
+    const jobs: Json[] = [await takeOne(service), await takeOne(service)];
+
+    const one = await other.post(`${MAIL}/log`, { receipt: jobs[0].receipt, lines: ["a", "b"] });
+    await other.post(`${MAIL}/log`, {
+      jobs: jobs.map(({ receipt, id }) => ({ receipt, lines: [`job ${id}`] })),
+    });
+    await service.post(`${MAIL}/progress`, { receipt: jobs[0].receipt, value: 10 });
+    const many = await other.post(`${MAIL}/progress`, {
+      jobs: jobs.map(({ receipt, data }) => ({ receipt, value: { half: data } })),
+    });
+
+    expect(one.json).toEqual({ jobs: [{ id: jobs[0].id, state: "held" }] });
+    expect(many.json.jobs).toEqual(jobs.map(({ id }) => ({ id, state: "held" })));
+    const [first, second] = jobs.map(({ id }) => handles.find((handle) => handle.id === id)!);
+    expect(await first!.logs()).toEqual(["a", "b", `job ${first!.id}`]);
+    expect(await second!.logs()).toEqual([`job ${second!.id}`]);
+    expect(await first!.progress()).toEqual({ half: jobs[0].data });
+  });
+
+  it("are not stored once the lock is lost, and say when the job was cancelled", async () => {
+    const { queue, service } = await open();
+    const handle = await queue.enqueue(1);
+    const { receipt, id } = await takeOne(service);
+    await handle.cancel();
+
+    const cancelled = await service.post(`${MAIL}/progress`, { receipt, value: 1 });
+    await complete(service, { receipt });
+    const lost = await service.post(`${MAIL}/progress`, { receipt, value: 2 });
+    const lostLines = await service.post(`${MAIL}/log`, { receipt, lines: ["late"] });
+
+    expect(cancelled.json).toEqual({ jobs: [{ id, state: "cancelled" }] });
+    expect(lost.json).toEqual({ jobs: [{ id, state: "lost" }] });
+    expect(lostLines.json).toEqual({ jobs: [{ id, state: "lost" }] });
+    expect(await handle.progress()).toBe(1);
+    expect(await handle.logs()).toEqual([]);
+  });
+
+  it("are encoded as the queue's data is", async () => {
+    const owner = sluices.open();
+    const bucket = owner.bucket("mail", { rate: "1000/s" });
+    const codec = encryption({ keys: { current: "k1", k1: Buffer.alloc(32, 7) } });
+    const queue = owner.queue<unknown>("mail", { bucket, codec });
+    const service = await servers.start(owner);
+    const handle = await queue.enqueue(1);
+    const { receipt } = await takeOne(service);
+
+    await service.post(`${MAIL}/progress`, { receipt, value: { secret: "bo" } });
+
+    expect(await handle.progress()).toEqual({ secret: "bo" });
+    const plain = sluices.open();
+    await waitUntil(async () => (await plain.findQueue("mail")) !== undefined, "it is known");
+    const seen = (await (await plain.findQueue("mail"))!.job(handle.id))!;
+    await expect(seen.progress()).rejects.toMatchObject({ code: "ERR_CODEC" });
+  });
+});
+
 describe("a request of a worker that can never work", () => {
   it.each([
     ["take", { max: 0 }, "max"],
@@ -400,6 +547,13 @@ describe("a request of a worker that can never work", () => {
     ["complete", { jobs: [] }, "jobs"],
     ["extend", { receipts: ["WyJhIl0"], receipt: "WyJhIl0" }, "receipt"],
     ["fail", { receipt: "WyJhIl0" }, "error"],
+    ["progress", { value: 1 }, "receipt"],
+    ["progress", { receipt: "WyJhIiwidCJd" }, "value"],
+    ["progress", { jobs: [{ receipt: "WyJhIl0", value: 1 }] }, "jobs.0.receipt"],
+    ["log", { receipt: "WyJhIiwidCJd", lines: [] }, "lines"],
+    ["log", { jobs: [{ receipt: "WyJhIiwidCJd", lines: ["x"] }], lines: ["x"] }, "lines"],
+    // A time limit that no server can have written.
+    ["extend", { receipt: "WyJhIiwidCIsbnVsbCxbIngiLDFdXQ" }, "receipt"],
     ["fail", { receipt: "WyJhIl0", error: { code: "E" } }, "error"],
   ])("%s %j is refused by the name of the field", async (verb, body, option) => {
     const { service } = await open();
@@ -431,6 +585,15 @@ describe("a request of a worker that can never work", () => {
     expect(answers.map(({ status }) => status)).toEqual([403, 403, 403]);
     expect(allowed.json.jobs).toHaveLength(1);
     expect([missing.status, missing.json.code]).toEqual([404, "ERR_QUEUE_MISSING"]);
+  });
+
+  it("names the progress that is too long, and its position among several", async () => {
+    const { service } = await open();
+    const jobs = [1, "x".repeat(10_000)].map((value) => ({ receipt: "WyJhIiwidCJd", value }));
+
+    const { status, json } = await service.post(`${MAIL}/progress`, { jobs });
+
+    expect([status, json.option]).toEqual([400, "jobs.1.value"]);
   });
 
   it("names both fields of a fail that discards and retries", async () => {

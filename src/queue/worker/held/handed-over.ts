@@ -8,6 +8,7 @@
  */
 import { reasonOf } from "../../../core/describe.ts";
 import { StoreUnavailableError } from "../../../core/errors.ts";
+import { LONGEST_MS } from "../../../core/input/options.ts";
 import { headsOfText } from "../../../core/key-path.ts";
 import type { Pass } from "../../../throttle/outage/breaker.ts";
 import type { DrawnSlot } from "../../../throttle/slot/slot.ts";
@@ -17,24 +18,36 @@ import {
   fillDefaults,
   fieldsOf,
   isCancelled,
+  isLockedBy,
   readJob,
   runNameOf,
   wasCancelled,
   type Stored,
 } from "../../bullmq/stored-job.ts";
 import { storedJobOf, storeOutcome, type AnyWorker } from "../../bullmq/stored-worker.ts";
-import { JobCancelledError, JobLostError } from "../../errors.ts";
+import { HandlerTimeoutError, JobCancelledError, JobLostError } from "../../errors.ts";
 import type { Fetcher } from "../../lanes/fetcher.ts";
 import { parkFromWorker } from "../../lanes/park.ts";
 import { encodedResult, outcomeOf, UncountedFailure, whyBlocked } from "../attempt.ts";
-import { createJobContext, type OwnedJobContext, type WorkerContext } from "../context.ts";
+import {
+  createJobContext,
+  type JobContext,
+  type OwnedJobContext,
+  type WorkerContext,
+} from "../context.ts";
 import type { WorkerReport } from "../report.ts";
 import type { ScheduledRuns } from "../runs.ts";
 import type { JobReturns } from "./job-returns.ts";
-import type { Receipt } from "./receipt.ts";
+import type { Receipt, TimeLimit } from "./receipt.ts";
 
 /** The lock of a job. */
 type JobLock = Pick<Receipt, "id" | "token">;
+
+/** A job that a program runs, with its time limit. */
+export type HandedJob = JobLock & Pick<Receipt, "limit">;
+
+/** What became of the lock of a job. */
+export type LockState = "held" | "lost" | "cancelled";
 
 /** How a handed-over job ended: with a result, or with whatever a handler would have thrown. */
 export type HandedOutcome = { readonly result: unknown } | { readonly thrown: unknown };
@@ -47,28 +60,40 @@ export interface HandedOver {
   /** Renews locks for `lockMs` from now. Resolves with true for each lock that was still held. */
   renew(locks: readonly JobLock[], lockMs: number): Promise<readonly boolean[]>;
   /**
-   * Does the same, and also looks for cancelled jobs. Resolves with what became of each: `held`, `lost` if another worker may have the
-   * job by now, or `cancelled` if the job was cancelled, so that its work is no longer needed.
+   * Does the same, and also looks for cancelled jobs. Resolves with what became of each: `held`, or `lost` if another
+   * worker may have the job by now. `cancelled` means that the job was cancelled, so its work is no longer needed.
    */
-  extend(
-    locks: readonly JobLock[],
-    lockMs: number,
-  ): Promise<readonly ("held" | "lost" | "cancelled")[]>;
+  extend(locks: readonly JobLock[], lockMs: number): Promise<readonly LockState[]>;
   /**
-   * Stores how a job ended. `slotOf` returns the slot of its attempt, and is called only if the attempt failed. Without a
-   * slot, the bucket is not notified of a failure.
+   * Stores log lines or the progress of a job, if its lock is still held. `write` gets the context that the job's handler
+   * would have. Resolves with what became of the lock.
+   */
+  note(
+    lock: JobLock,
+    write: (context: Pick<JobContext, "log" | "progress">) => Promise<void>,
+  ): Promise<LockState>;
+  /** Fails the attempt once its time is over, unless it has ended before. `fail` replaces how. */
+  limit(job: HandedJob, fail?: (failure: HandedOutcome) => Promise<unknown>): void;
+  /** Returns the failure of an attempt whose time is over, and undefined before. */
+  overdue(job: HandedJob): HandedOutcome | undefined;
+  /**
+   * Stores how a job ended. After the time of the attempt, this is a failure, whatever `outcome` says. `slotOf` returns
+   * the slot of the attempt, and is called only if the attempt failed. Without a slot, the bucket is not notified of a
+   * failure.
    *
    * @throws {@link JobLostError} when the lock has expired or the job has ended. Nothing is stored then.
    * @throws {@link JobCancelledError} when the job was cancelled. The job has ended as cancelled then.
    * @throws {@link StoreUnavailableError} when Redis does not reply in time. The outcome may be stored.
    */
   settle(
-    lock: JobLock,
+    job: HandedJob,
     outcome: HandedOutcome,
     slotOf?: () => Promise<DrawnSlot>,
   ): Promise<EndedAs>;
   /** Puts a job back into its old position in the queue, without a counted attempt. Never rejects. */
   giveBack(lock: JobLock): Promise<void>;
+  /** Forgets all time limits. */
+  close(): void;
 }
 
 export interface HandedOverParts {
@@ -91,6 +116,21 @@ const LOST = "its lock has expired, or the job has ended";
 export function createHandedOver(parts: HandedOverParts): HandedOver {
   const { worker, stored, fetcher, onEnded, report, runs, back, takePass } = parts;
   const { queue, bucket, connection, clock, lockMs: ownLockMs } = worker;
+  /** The timers of time limits, by the tokens of the jobs' locks. */
+  const timers = new Map<string, NodeJS.Timeout>();
+
+  function stopTimer({ token }: JobLock): void {
+    clearTimeout(timers.get(token));
+    timers.delete(token);
+  }
+
+  function warnOfLimit({ id }: JobLock, error: unknown): void {
+    // The job has ended already, here or at another server.
+    if (error instanceof JobLostError || error instanceof JobCancelledError) return;
+    const reason = reasonOf(error);
+    const problem = "Could not fail a job whose time is over; it runs again when its lock expires.";
+    worker.logger.warn({ queue, job: id, reason }, problem);
+  }
 
   /** Bounds a request to Redis. Errors with a numeric code are BullMQ's refusals. */
   function ask<Reply>(asking: Promise<Reply>): Promise<Reply> {
@@ -186,8 +226,54 @@ export function createHandedOver(parts: HandedOverParts): HandedOver {
     if (runNameOf(id) !== undefined) void runs.recover([id]).then(fetcher.look);
   }
 
+  function overdue({ limit }: HandedJob): HandedOutcome | undefined {
+    if (limit === undefined || clock.latestMs() < limit.endsAtMs) return undefined;
+    return timedOut(limit);
+  }
+
+  async function settle(
+    lock: HandedJob,
+    given: HandedOutcome,
+    slotOf?: () => Promise<DrawnSlot>,
+  ): Promise<EndedAs> {
+    const { id, token } = lock;
+    stopTimer(lock);
+    const outcome = overdue(lock) ?? given;
+    const { job, isDropped } = await read(lock);
+    const key = encodedKeyOf(job);
+    const context = createJobContext({ jobId: id, key, token, attempt: job.attemptsMade + 1 });
+    const ranMs = Math.max(0, clock.latestMs() - (job.processedOn ?? clock.latestMs()));
+    const startedAtMs = performance.now() - ranMs;
+    const pass = takePass(token) ?? { passes: true, isProbe: false, startedAtMs };
+    report.resumed(job, startedAtMs);
+    if (isDropped) context.cancel();
+    try {
+      if ("thrown" in outcome || isDropped) {
+        const thrown = "thrown" in outcome ? outcome.thrown : undefined;
+        const failure = await failureOf(job, context, pass, thrown, slotOf);
+        const ended = await fail(job, context, pass, failure);
+        if (isDropped) throw new JobCancelledError(id);
+        return ended;
+      }
+      const attempt = { stored: job, job: readJob(job), context, pass };
+      const result = outcomeOf(worker, attempt, outcome);
+      const isEncoded = worker.payloads.mustEncode(result);
+      if (isEncoded) report.noteResult(job, result);
+      const kept = isEncoded ? await encodedResult(worker, attempt.job, result) : result;
+      await ask(storeOutcome(stored, job, token, { result: kept }));
+      return "done";
+    } catch (error) {
+      throw asLost(id, error);
+    } finally {
+      bucket.breaker.release({ id, key }, pass);
+      letOthersStart(job);
+    }
+  }
+
   return {
     renew,
+    overdue,
+    settle,
     async extend(locks, lockMs) {
       const [held, cancelled] = await Promise.all([
         renew(locks, lockMs),
@@ -198,39 +284,28 @@ export function createHandedOver(parts: HandedOverParts): HandedOver {
         return cancelled[at] === true ? "cancelled" : "held";
       });
     },
-    async settle(lock, outcome, slotOf) {
+    async note(lock, write) {
       const { id, token } = lock;
       const { job, isDropped } = await read(lock);
+      if (!(await ask(isLockedBy(stored, lock)))) return "lost";
       const key = encodedKeyOf(job);
       const context = createJobContext({ jobId: id, key, token, attempt: job.attemptsMade + 1 });
-      const ranMs = Math.max(0, clock.latestMs() - (job.processedOn ?? clock.latestMs()));
-      const startedAtMs = performance.now() - ranMs;
-      const pass = takePass(token) ?? { passes: true, isProbe: false, startedAtMs };
-      report.resumed(job, startedAtMs);
-      if (isDropped) context.cancel();
-      try {
-        if ("thrown" in outcome || isDropped) {
-          const thrown = "thrown" in outcome ? outcome.thrown : undefined;
-          const failure = await failureOf(job, context, pass, thrown, slotOf);
-          const ended = await fail(job, context, pass, failure);
-          if (isDropped) throw new JobCancelledError(id);
-          return ended;
-        }
-        const attempt = { stored: job, job: readJob(job), context, pass };
-        const given = outcomeOf(worker, attempt, outcome);
-        const isEncoded = worker.payloads.mustEncode(given);
-        if (isEncoded) report.noteResult(job, given);
-        const result = isEncoded ? await encodedResult(worker, attempt.job, given) : given;
-        await ask(storeOutcome(stored, job, token, { result }));
-        return "done";
-      } catch (error) {
-        throw asLost(id, error);
-      } finally {
-        bucket.breaker.release({ id, key }, pass);
-        letOthersStart(job);
-      }
+      context.begin(job, undefined, worker.payloads);
+      await write(context);
+      return isDropped ? "cancelled" : "held";
+    },
+    limit(job, fail = (failure) => settle(job, failure)) {
+      const { limit } = job;
+      if (limit === undefined) return;
+      const end = (): void => {
+        timers.delete(job.token);
+        fail(timedOut(limit)).catch((error: unknown) => warnOfLimit(job, error));
+      };
+      const leftMs = Math.max(0, limit.endsAtMs - clock.latestMs());
+      timers.set(job.token, setTimeout(end, Math.min(leftMs, LONGEST_MS)).unref());
     },
     async giveBack(lock) {
+      stopTimer(lock);
       try {
         // Always rejects, with the error that BullMQ expects from a processor.
         const { job } = await read(lock);
@@ -240,7 +315,15 @@ export function createHandedOver(parts: HandedOverParts): HandedOver {
         worker.logger.warn(facts, "Could not put a job back; it comes back when its lock expires.");
       }
     },
+    close() {
+      for (const timer of timers.values()) clearTimeout(timer);
+      timers.clear();
+    },
   };
+}
+
+function timedOut({ timeoutMs }: TimeLimit): HandedOutcome {
+  return { thrown: new HandlerTimeoutError(timeoutMs) };
 }
 
 function lostError(jobId: string): JobLostError {

@@ -7,9 +7,15 @@ import { reasonOf } from "../../../core/describe.ts";
 import { InvalidOptionError } from "../../../core/errors.ts";
 import type { Job } from "../../../queue/job.ts";
 import type { Queue } from "../../../queue/queue.ts";
-import type { OwnedJobContext } from "../../../queue/worker/context.ts";
-import type { EndedAs, HandedOutcome } from "../../../queue/worker/held/handed-over.ts";
-import { readReceipt, writeReceipt, type Receipt } from "../../../queue/worker/held/receipt.ts";
+import type { JobContext, OwnedJobContext } from "../../../queue/worker/context.ts";
+import type { EndedAs, HandedOutcome, LockState } from "../../../queue/worker/held/handed-over.ts";
+import {
+  limitFrom,
+  readReceipt,
+  writeReceipt,
+  type Receipt,
+} from "../../../queue/worker/held/receipt.ts";
+import { JobCancelledError, JobLostError } from "../../../queue/errors.ts";
 import { HandOver } from "../../../queue/worker/outcome.ts";
 import type { OwnedWorker } from "../../../queue/worker/worker.ts";
 import type { HandOverParts, SluiceParts } from "../../../sluice/parts.ts";
@@ -46,10 +52,12 @@ type TakenJob = Omit<Job<unknown>, "result" | "endedAtMs" | "startByMs" | "start
 export interface TakenJobs {
   take(request: TakeRequest, caller: Caller): Promise<readonly TakenJob[]>;
   /** Resolves with what became of each job, in order. */
-  extend(
-    receipts: readonly Receipt[],
-    lockMs: number,
-  ): Promise<readonly ("held" | "lost" | "cancelled")[]>;
+  extend(receipts: readonly Receipt[], lockMs: number): Promise<readonly LockState[]>;
+  /** Stores log lines or the progress of a job. Resolves with what became of the job. */
+  note(
+    receipt: Receipt,
+    write: (context: Pick<JobContext, "log" | "progress">) => Promise<void>,
+  ): Promise<LockState>;
   /** Stores how a job ended, books its cost if there is one, and ends its lease. Throws as `HandedOver.settle` does. */
   settle(receipt: Receipt, outcome: HandedOutcome, cost: SettledCost | undefined): Promise<EndedAs>;
   /** Closes the worker. Jobs that no client has taken go back to the queue. */
@@ -84,9 +92,10 @@ export function createTakenJobs({ queue, slots, start, onIdle }: TakenJobsParts)
   let idle = setTimeout(onIdle, IDLE_MS).unref();
 
   const handler = markWithoutCalls<HandOverParts["handler"]>((job, context) => {
-    const { token, attempt } = context as OwnedJobContext;
+    const { token, attempt, limitMs } = context as OwnedJobContext;
     const slot = context.slot as DrawnSlot;
-    if (takers.offer({ job, token, attempt, slot })) return new HandOver({ keepsSlot: true });
+    if (takers.offer({ job, token, attempt, slot, limitMs }))
+      return new HandOver({ keepsSlot: true });
     giveBack(slot, { cost: job.cost }, { log: bucket.logger as never });
     return new HandOver({ isRefused: true });
   });
@@ -111,22 +120,58 @@ export function createTakenJobs({ queue, slots, start, onIdle }: TakenJobsParts)
   }
 
   function handOut(offer: Offer, { lockMs, client }: TakeRequest, caller: Caller): TakenJob {
-    const { job, token, attempt, slot } = offer;
+    const { job, token, attempt, slot, limitMs } = offer;
     const { result: _result, endedAtMs: _ended, startByMs: _by, startedAtMs: _at, ...facts } = job;
     const { id: slotId, letGo } = slots.give(slot, { cost: job.cost, holdMs: lockMs });
+    const limit = limitFrom(slot.atMs, limitMs);
+    const receipt: Receipt = { id: job.id, token, slotId, limit };
     clients.hold(client, token, lockMs);
+    worker.handedOver.limit(receipt, (failure) => settle(receipt, failure));
     caller.onHangUp(() => {
       clients.drop(token);
       putBack(offer, letGo);
     });
     const { bucket: bucketName, atMs, hasLease } = slot;
     return {
-      receipt: writeReceipt({ id: job.id, token, slotId }),
+      receipt: writeReceipt(receipt),
       ...facts,
       attempt,
       lockMs,
       slot: { bucket: bucketName, atMs, hasLease },
     };
+  }
+
+  async function settle(
+    receipt: Receipt,
+    outcome: HandedOutcome,
+    cost?: SettledCost,
+  ): Promise<EndedAs> {
+    const { slotId, token } = receipt;
+    clients.drop(token);
+    if (slotId === undefined) return worker.handedOver.settle(receipt, outcome);
+    const slot = await slots.read(slotId);
+    try {
+      if (cost !== undefined) await slots.settle(slot, cost).catch(passOver);
+      return await worker.handedOver.settle(receipt, outcome, () => bucket.slotOf(slot.facts));
+    } finally {
+      if (slot.facts.lease !== 0)
+        await slots.release(slot).catch((error: unknown) => {
+          const reason = reasonOf(error);
+          const problem = "Could not end the lease of a job; it expires by itself.";
+          if (!isOver(error))
+            bucket.logger.warn({ bucket: bucket.name, job: receipt.id, reason }, problem);
+        });
+    }
+  }
+
+  /** Fails an attempt whose time is over, which its server did not do, because that server has ended. */
+  async function failIfOverdue(receipt: Receipt): Promise<void> {
+    const failure = worker.handedOver.overdue(receipt);
+    if (failure === undefined) return;
+    await settle(receipt, failure).catch((error: unknown) => {
+      // The job has ended already.
+      if (!(error instanceof JobLostError || error instanceof JobCancelledError)) throw error;
+    });
   }
 
   return {
@@ -152,6 +197,7 @@ export function createTakenJobs({ queue, slots, start, onIdle }: TakenJobsParts)
     },
     async extend(receipts, lockMs) {
       touch();
+      await Promise.all(receipts.map(failIfOverdue));
       const states = await worker.handedOver.extend(receipts, lockMs);
       await Promise.all(
         receipts.map(async ({ token, slotId }, at) => {
@@ -165,24 +211,14 @@ export function createTakenJobs({ queue, slots, start, onIdle }: TakenJobsParts)
       );
       return states;
     },
-    async settle(receipt, outcome, cost) {
+    async note(receipt, write) {
       touch();
-      const { slotId, token } = receipt;
-      clients.drop(token);
-      if (slotId === undefined) return worker.handedOver.settle(receipt, outcome);
-      const slot = await slots.read(slotId);
-      try {
-        if (cost !== undefined) await slots.settle(slot, cost).catch(passOver);
-        return await worker.handedOver.settle(receipt, outcome, () => bucket.slotOf(slot.facts));
-      } finally {
-        if (slot.facts.lease !== 0)
-          await slots.release(slot).catch((error: unknown) => {
-            const reason = reasonOf(error);
-            const problem = "Could not end the lease of a job; it expires by itself.";
-            if (!isOver(error))
-              bucket.logger.warn({ bucket: bucket.name, job: receipt.id, reason }, problem);
-          });
-      }
+      await failIfOverdue(receipt);
+      return worker.handedOver.note(receipt, write);
+    },
+    settle(...ending) {
+      touch();
+      return settle(...ending);
     },
     async close() {
       clearTimeout(idle);

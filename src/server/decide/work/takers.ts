@@ -9,6 +9,8 @@ export interface Offer {
   /** The number of this attempt: 1 for the first. */
   readonly attempt: number;
   readonly slot: DrawnSlot;
+  /** How long the attempt may take, in ms. Undefined without a limit. */
+  readonly limitMs: number | undefined;
 }
 
 /** The requests of clients that wait for the jobs of one queue. */

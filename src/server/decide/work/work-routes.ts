@@ -4,6 +4,7 @@ import { InvalidOptionError } from "../../../core/errors.ts";
 import type { InsightStore } from "../../../core/stores/insight/store.ts";
 import type { HandedOutcome } from "../../../queue/worker/held/handed-over.ts";
 import type { Receipt } from "../../../queue/worker/held/receipt.ts";
+import { assertProgress } from "../../../queue/worker/context.ts";
 import { Discard, RetryAfter } from "../../../queue/worker/outcome.ts";
 import type { SluiceParts } from "../../../sluice/parts.ts";
 import type { SettledCost } from "../../../throttle/call-options.ts";
@@ -14,7 +15,17 @@ import type { FoundBuckets } from "../found-buckets.ts";
 import { PROBLEM, QUEUE_PARAMS } from "../schemas.ts";
 import type { GivenSlots } from "../slots.ts";
 import { createTakenJobs, receiptIn, type TakenJobs } from "./taken-jobs.ts";
-import { COMPLETE, ENDED, EXTEND, EXTENDED, FAIL, TAKE, TAKEN } from "./work-schemas.ts";
+import {
+  COMPLETE,
+  ENDED,
+  EXTEND,
+  FAIL,
+  LOG,
+  PROGRESS,
+  STATES,
+  TAKE,
+  TAKEN,
+} from "./work-schemas.ts";
 
 interface OfQueue {
   readonly Params: { readonly queue: string };
@@ -49,6 +60,16 @@ interface Extended {
   readonly lockMs?: number;
 }
 
+interface Progressed {
+  readonly receipt: string;
+  readonly value: unknown;
+}
+
+interface Logged {
+  readonly receipt: string;
+  readonly lines: readonly string[];
+}
+
 /** One job, or several in one request. */
 type OneOrMany<One> = One | { readonly jobs: readonly One[] };
 
@@ -61,6 +82,7 @@ export interface WorkParts {
 }
 
 const LOCK_MS = 30_000;
+const WHERE = "the body of the request";
 const JSON_TYPE = "application/json; charset=utf-8";
 
 export function workRoutes(app: FastifyInstance, parts: WorkParts): void {
@@ -141,6 +163,26 @@ export function workRoutes(app: FastifyInstance, parts: WorkParts): void {
     return { jobs: read.map(({ id }, index) => ({ id, state: states[index] })) };
   }
 
+  /** Writes to one job, or to each of several. Nothing is written if one of them can never work. */
+  async function note<One extends { readonly receipt: string }>(
+    request: FastifyRequest<OfQueue>,
+    body: OneOrMany<One>,
+    writerOf: (one: One, at: string) => Parameters<TakenJobs["note"]>[1],
+  ): Promise<object> {
+    const isMany = "jobs" in body;
+    if (isMany) assertOnly(body, "jobs");
+    const ones = isMany ? body.jobs : [body];
+    const read = ones.map((one, index) => {
+      const at = isMany ? `jobs.${index}.` : "";
+      return { receipt: receiptIn(`${at}receipt`, one.receipt), write: writerOf(one, at) };
+    });
+    const taken = await jobsOf(request);
+    const jobs = read.map(async ({ receipt, write }) => {
+      return { id: receipt.id, state: await taken.note(receipt, write) };
+    });
+    return { jobs: await Promise.all(jobs) };
+  }
+
   const common = (summary: string, body: object, answer: object) => ({
     config: { needs: "work", queue: "queue" } as const,
     schema: { summary, params: QUEUE_PARAMS, body, response: { 200: answer, default: PROBLEM } },
@@ -152,8 +194,25 @@ export function workRoutes(app: FastifyInstance, parts: WorkParts): void {
   );
   app.post<OfQueue & { Body: Extended }>(
     "/v1/queues/:queue/extend",
-    common("Renews the locks of taken jobs, for lockMs from now", EXTEND, EXTENDED),
+    common("Renews the locks of taken jobs, for lockMs from now", EXTEND, STATES),
     extend,
+  );
+  app.post<OfQueue & { Body: OneOrMany<Progressed> }>(
+    "/v1/queues/:queue/progress",
+    common("Stores how far taken jobs are", PROGRESS, STATES),
+    async (request) =>
+      note(request, request.body, ({ value }, at) => {
+        assertProgress(value, { where: WHERE, option: `${at}value` });
+        return ({ progress }) => progress(value as object);
+      }),
+  );
+  app.post<OfQueue & { Body: OneOrMany<Logged> }>(
+    "/v1/queues/:queue/log",
+    common("Stores log lines of taken jobs", LOG, STATES),
+    async (request) =>
+      note(request, request.body, ({ lines }) => async ({ log }) => {
+        await Promise.all(lines.map((line) => log(line)));
+      }),
   );
   app.post<OfQueue & { Body: OneOrMany<Completed> }>(
     "/v1/queues/:queue/complete",
@@ -177,7 +236,7 @@ export function workRoutes(app: FastifyInstance, parts: WorkParts): void {
 function assertOnly(body: object, list: string): void {
   const option = Object.keys(body).find((name) => name !== list);
   if (option === undefined) return;
-  const where = "the body of the request";
+  const where = WHERE;
   const remedy = `give it in each of ${list}, or leave out ${list}`;
   throw new InvalidOptionError({ where, option, value: Reflect.get(body, option), remedy });
 }
@@ -194,7 +253,7 @@ const ASKS_TO_WAIT: ReadonlySet<number | undefined> = new Set([429, 503]);
 function thrownBy({ error, retryAfterMs, discard = false }: Failed, hasSlot: boolean): Error {
   const { message, ...facts } = typeof error === "string" ? { message: error } : error;
   if (discard && retryAfterMs !== undefined) {
-    const where = "the body of the request";
+    const where = WHERE;
     const remedy = "give it, or discard: true, which ends the job";
     throw new InvalidOptionError({ where, option: "retryAfterMs", value: retryAfterMs, remedy });
   }

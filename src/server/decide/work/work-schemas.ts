@@ -1,4 +1,5 @@
 const MOST_JOBS = 1_000;
+const MOST_LINES = 100;
 const RECEIPT = {
   type: "string",
   minLength: 1,
@@ -85,7 +86,10 @@ export const TAKEN: object = {
           attempt: { type: "integer", description: "1 for the first attempt." },
           attempts: { type: "integer", description: "How often the job is attempted at most." },
           attemptsMade: { type: "integer" },
-          timeoutMs: { type: "integer", description: "The time limit that the producer set." },
+          timeoutMs: {
+            type: "integer",
+            description: "The time limit that the producer set. The attempt fails after it.",
+          },
           dedupeId: { type: "string" },
           enqueuedAtMs: { type: "number" },
           dueAtMs: { type: "number" },
@@ -125,7 +129,8 @@ const STATE_OF_LOCK = {
     "lost: the lock has expired, so another client may run the job. cancelled: the work is no longer needed.",
 };
 
-export const EXTENDED: object = {
+/** What became of each of the given jobs, in their order. */
+export const STATES: object = {
   type: "object",
   required: ["jobs"],
   properties: {
@@ -135,6 +140,32 @@ export const EXTENDED: object = {
     },
   },
 };
+
+export const PROGRESS: object = oneOrMany(
+  {
+    receipt: RECEIPT,
+    value: {
+      description:
+        "How far the job is: any JSON of up to 10,000 characters. Only the latest value is kept.",
+    },
+  },
+  ["receipt", "value"],
+);
+
+export const LOG: object = oneOrMany(
+  {
+    receipt: RECEIPT,
+    lines: {
+      type: "array",
+      minItems: 1,
+      maxItems: MOST_LINES,
+      items: { type: "string" },
+      description:
+        "Log lines. Redis keeps the last 100 lines of a job, and the first 1,000 characters of each.",
+    },
+  },
+  ["receipt", "lines"],
+);
 
 export const COMPLETE: object = oneOrMany(
   {

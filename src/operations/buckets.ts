@@ -79,6 +79,7 @@ import {
 } from "./text.ts";
 
 const BUCKET = { bucket: NAME.describe("The bucket.") };
+const MEMBER_FIELD = z.string().optional().describe("The member of a pool, in place of a key.");
 const LOOK = { needs: "view", undoable: false } as const;
 const OF_TARGET = { names: "of the target", data: "never" } as const;
 const IN_SCOPE = { names: "in the scope", data: "never" } as const;
@@ -248,19 +249,33 @@ const bucket = operation({
   },
 });
 
+interface Reasons {
+  readonly reasons: readonly string[];
+  readonly budgets?: readonly BudgetState[];
+}
+
 const why = operation({
   ...LOOK,
   name: "bucket.why",
   target: "bucket",
   summary: "Why calls of a bucket wait, since when, and who caused it",
-  input: z.strictObject(BUCKET),
-  answers: "The reasons, the strongest first, and the jobs that wait for the bucket.",
-  output: object({ bucket: TEXT, reasons: list(TEXT), jobs: list({ type: "object" }) }),
+  input: z.strictObject({ ...BUCKET, key: KEY, member: MEMBER_FIELD }),
+  answers:
+    "The reasons, the strongest first, the jobs that wait for the bucket, and the budgets of the bucket, and of each level of the key or of the member.",
+  output: object({
+    bucket: TEXT,
+    reasons: list(TEXT),
+    jobs: list({ type: "object" }),
+    "budgets?": list(BUDGET),
+  }),
   privacy: OF_TARGET,
-  async run(context, { bucket: name }) {
-    const status = await (await context.bucket(name)).status();
-    const jobs = await jobsOf(context, name);
-    return { bucket: name, reasons: reasonsOf(status, jobs), jobs };
+  async run(context, { bucket: name, key, member }) {
+    const found = await context.bucket(name);
+    const [status, jobs] = await Promise.all([found.status(), jobsOf(context, name)]);
+    const isOfBucket = key === undefined && member === undefined;
+    const budgets = isOfBucket ? status.budgets : await found.budgets(targetOf({ key, member }));
+    const reasons = reasonsOf({ ...status, budgets }, jobs);
+    return { bucket: name, reasons, jobs, ...(budgets !== undefined && { budgets }) };
   },
   http: { path: "GET /api/v1/buckets/:bucket/why", tag: "facts" },
   cli: {
@@ -268,8 +283,11 @@ const why = operation({
     args: ["bucket"],
     about:
       "why calls of a bucket wait, since when, and who caused it; or why a job of a queue waits",
-    examples: ["sluice why stripe", "sluice why charges order-17"],
-    show: ({ reasons }: { readonly reasons: readonly string[] }) => reasons,
+    examples: ["sluice why stripe", "sluice why llm --key acme", "sluice why charges order-17"],
+    show({ reasons, budgets = [] }: Reasons, asked) {
+      const isEmpty = budgets.length === 0 && !["key", "member"].some((name) => name in asked);
+      return isEmpty ? reasons : [...reasons, "", ...[showBudgets(budgets, asked)].flat()];
+    },
   },
 });
 
@@ -535,7 +553,7 @@ const budgets = operation({
   input: z.strictObject({
     ...BUCKET,
     key: KEY,
-    member: z.string().optional().describe("The member of a pool, in place of a key."),
+    member: MEMBER_FIELD,
     all: z.boolean().optional().describe("Adds the budgets of all keys that have spent something."),
   }),
   answers: "The balances. `restore` accepts them, for example on another Redis server.",
@@ -543,8 +561,7 @@ const budgets = operation({
   privacy: OF_TARGET,
   async run(context, { bucket: name, key, member, all }) {
     const found = await context.bucket(name);
-    const options = { ...keyGiven(key), ...(member !== undefined && { member }) };
-    return { budgets: await found.budgets({ ...options, ...(all && { all }) }) };
+    return { budgets: await found.budgets({ ...targetOf({ key, member }), ...(all && { all }) }) };
   },
   http: { path: "GET /api/v1/buckets/:bucket/budgets", tag: "facts" },
   cli: {
@@ -563,7 +580,7 @@ const grant = operation({
   input: z.strictObject({
     ...BUCKET,
     key: KEY,
-    member: z.string().optional().describe("The member of a pool, in place of a key."),
+    member: MEMBER_FIELD,
     amounts: z
       .record(z.string(), z.number())
       .describe('The amounts to add, by unit, such as { "usd": 50 }.'),
@@ -576,8 +593,11 @@ const grant = operation({
   undoable: true,
   async run(context, { bucket: name, key, member, amounts, per }) {
     const found = await context.bucket(name);
-    const target = { ...keyGiven(key), ...(member !== undefined && { member }) };
-    const options = { ...target, ...(per !== undefined && { per }), ...context.byHand };
+    const options = {
+      ...targetOf({ key, member }),
+      ...(per !== undefined && { per }),
+      ...context.byHand,
+    };
     const after = await found.grant(amounts, options as GrantOptions);
     return { budgets: after, status: await context.beside(found.status()) };
   },
@@ -671,6 +691,12 @@ type KeyField = string | string[] | Record<string, string> | undefined;
 function keyGiven(key: KeyField): KeyOptions {
   if (key === undefined) return {};
   return typeof key === "string" || Array.isArray(key) ? { key } : { keys: key };
+}
+
+/** Returns the key or the member whose budgets are meant. */
+function targetOf(given: { readonly key: KeyField; readonly member: string | undefined }) {
+  const { key, member } = given;
+  return { ...keyGiven(key), ...(member !== undefined && { member }) };
 }
 
 /** Reads amounts from the command line: `usd=50`. */

@@ -328,11 +328,14 @@ function turnKeyText({ key, keys }: KeyTurn): string {
 }
 
 /** Says that a budget is spent, or when it will be. */
-function budgetText({ name, spent, amount, unit, remaining, resetsAt, spentAt }: BudgetState) {
+function budgetText(budget: BudgetState) {
+  const { name, key, keys, member, spent, amount, unit, remaining, resetsAt, spentAt } = budget;
+  const isOfBucket = key === undefined && keys === undefined && member === undefined;
+  const which = `budget ${name}${isOfBucket ? "" : ` of ${ownerText(budget)}`}`;
   const used = `${spent} of ${amount} ${unit} spent`;
-  if (remaining === 0) return [`The budget ${name} is spent until ${dateText(resetsAt)}: ${used}.`];
+  if (remaining === 0) return [`The ${which} is spent until ${dateText(resetsAt)}: ${used}.`];
   if (spentAt === undefined) return [];
-  return [`At its pace so far, the budget ${name} is spent on ${dateText(spentAt)}: ${used}.`];
+  return [`At its pace so far, the ${which} is spent on ${dateText(spentAt)}: ${used}.`];
 }
 
 /** Formats a time in UTC. Over HTTP, dates arrive as text. */

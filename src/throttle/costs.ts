@@ -9,7 +9,7 @@ import type { Member } from "../core/policy/pool.ts";
 
 /**
  * The amount of each unit that one call uses: `{ tokens: 800 }`. A plain number counts calls. Only units that no other
- * limit than budgets counts may have fractions: `{ usd: 0.0123 }`.
+ * limit than budgets counts may have fractions, or be 0 for a free call: `{ usd: 0.0123 }`.
  */
 export type Cost = number | Readonly<Record<string, number>>;
 
@@ -35,15 +35,16 @@ export function checkCost(cost: unknown, context: z.RefinementCtx): void {
   }
 }
 
-const AN_AMOUNT = "give a whole number from 1, and leave out a unit that the call does not take";
+const AN_AMOUNT =
+  "give a whole number from 1, and leave out a unit that the call does not take; only units of budgets take 0 and fractions";
 
 function isWholeAmount(amount: unknown): boolean {
   return Number.isSafeInteger(amount) && (amount as number) >= 1;
 }
 
-/** True for whole amounts, and for fractions, which budgets accept. */
+/** True for whole amounts, and for 0 and fractions, which budgets accept. */
 function isAmount(amount: unknown): boolean {
-  return isWholeAmount(amount) || (isFraction(amount) && amount > 0);
+  return isWholeAmount(amount) || amount === 0 || (isFraction(amount) && amount > 0);
 }
 
 function isFraction(amount: unknown): amount is number {
@@ -51,21 +52,36 @@ function isFraction(amount: unknown): amount is number {
 }
 
 /**
- * Rejects a fraction of a unit that a limit counts in whole numbers.
+ * Rejects an amount that only budgets take, if another limit counts its unit.
  *
  * @throws {@link InvalidOptionError} with the name of the unit.
  */
-export function assertWhole(
+function assertWhole(
   limits: readonly Limit[],
   byUnit: Readonly<Record<string, unknown>>,
-  { where, path, remedy = AN_AMOUNT }: { where: string; path: string; remedy?: string },
+  { where, path, remedy }: { where: string; path: string; remedy: string },
+  isOnlyForBudgets: (amount: unknown) => boolean,
 ): void {
   for (const [unit, value] of Object.entries(byUnit)) {
-    if (!isFraction(value)) continue;
+    if (!isOnlyForBudgets(value)) continue;
     const counting = limits.filter((limit) => limit.unit === unit && !isLeased(limit));
     if (unit !== "calls" && counting.every(({ budget }) => budget !== undefined)) continue;
     throw new InvalidOptionError({ where, option: `${path}${unit}`, value, remedy });
   }
+}
+
+/**
+ * Rejects a cost of 0, or a fraction, of a unit that other limits than budgets count.
+ *
+ * @throws {@link InvalidOptionError} with the name of the unit.
+ */
+export function assertCost(
+  limits: readonly Limit[],
+  byUnit: Readonly<Record<string, unknown>>,
+  where: string,
+): void {
+  const isOnlyForBudgets = (amount: unknown): boolean => amount === 0 || isFraction(amount);
+  assertWhole(limits, byUnit, { where, path: "cost.", remedy: AN_AMOUNT }, isOnlyForBudgets);
 }
 
 /**
@@ -80,7 +96,7 @@ export function costsOf(
   cost: Cost | undefined,
 ): number[] {
   const byUnit = amountsOf(cost);
-  assertWhole(limits, byUnit, { where: `bucket("${bucket}")`, path: "cost." });
+  assertCost(limits, byUnit, `bucket("${bucket}")`);
   return limits.map((limit) => {
     if (!ruleOf(limit.kind).isRate) return 1;
     const amount = amountUnder(limit, byUnit);
@@ -105,6 +121,8 @@ export function memberCostsOf(
   only?: string,
 ): number[] {
   const byUnit = amountsOf(cost);
+  const all = members.flatMap(({ limits }) => limits);
+  assertCost(all, byUnit, `pool("${bucket}")`);
   const costs: number[] = [];
   /** The limit that allows the largest part of the cost, of those that keep the call from each member. */
   let widest: (Tight & { readonly name: string }) | undefined;
@@ -215,7 +233,7 @@ export function differences(
     if (isNumber && (amount as number) >= 0) continue;
     throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
   }
-  assertWhole(limits, byUnit, { where: "settle()", path: "", remedy });
+  assertWhole(limits, byUnit, { where: "settle()", path: "", remedy }, isFraction);
   return limits.map((limit, index) => {
     const difference = differenceUnder(limit, estimates[index]!, actual);
     if (isBearable(limit, difference)) return difference;

@@ -12,7 +12,7 @@ import {
 import type { Limit } from "../core/limits/rule.ts";
 import type { KnownTerms, Store } from "../core/store.ts";
 import type { TryCall } from "./call-options.ts";
-import { assertWhole, type CallTerms } from "./costs.ts";
+import { assertCost, type CallTerms } from "./costs.ts";
 
 /** An active policy that this process did not know yet. */
 export interface PolicyUpdate {
@@ -221,7 +221,7 @@ export function assertCostUnits(
   assertCounted(bucket, known, { where, path: "cost.", byUnit: cost, isKeyed: key !== undefined });
   const { limits, perKey } = known.policy;
   const all = [...limits, ...(perKey?.all ?? []), ...limitsOfMembers(known.policy)];
-  assertWhole(all, cost, { where, path: "cost." });
+  assertCost(all, cost, where);
 }
 
 /**

@@ -327,12 +327,13 @@ MAKERS[7] = function()
       if difference ~= 0 then spend(limit, difference > 0 and at_us or slot_us, difference) end
     end,
     save = save,
-    -- Returns the remaining amount, when all of it is available again, and when the cost fits. Changes nothing.
+    -- Returns the remaining amount, when all of it is available again, when the cost fits, and the amount with what is
+    -- carried over and granted. Changes nothing.
     status = function(limit, now_us, cost)
       local view = view_without_ended(limit, now_us)
       local remaining = math.max(0, view.total - view.spent)
       local full_us = view.spent > 0 and later_fit(limit, now_us, limit.count) or now_us
-      return remaining, full_us, cost <= remaining and now_us or later_fit(limit, now_us, cost)
+      return remaining, full_us, cost <= remaining and now_us or later_fit(limit, now_us, cost), view.total
     end,
     -- Returns the numbers of the budget: start_us end_us spent reserved carried granted total.
     balance = function(limit, now_us)

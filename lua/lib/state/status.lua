@@ -15,7 +15,7 @@ local function remaining_of(limit, now_us, drawer)
   return remaining
 end
 
--- Adds three values for each limit of a scope. `after` is the number of costs before those of the scope's limits.
+-- Adds a list of three values for each limit of a scope, and of four for a budget. `after` is the number of costs before those of the scope's limits.
 local function add_statuses(into, scope, costs, after, now_us)
   local drawer = { asker = '', now_us = now_us, order = 0, lease = 0 }
   for index, limit in ipairs(scope.limits) do

@@ -58,6 +58,8 @@ export interface LimitStatus {
   readonly resetUs: number;
   /** The time at which a call with the given cost may pass, in µs. Infinity if that is unknown. */
   readonly nextUs: number;
+  /** For a budget that was peeked at: its amount, with what is carried over and granted. */
+  readonly total?: number | undefined;
 }
 
 /**

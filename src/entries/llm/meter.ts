@@ -117,12 +117,6 @@ export function createMeter({ counting: by, units, countTokens, price }: MeterOp
   /** The ids of answers whose usage is already booked. */
   const booked = createLru<object>(MOST_BOOKED);
 
-  /** Returns the price of a call, without units that it does not use. */
-  function priced(asked: Asked, usage: Usage): Amounts {
-    const prices = Object.entries(settledPrice(asked, usage));
-    return Object.fromEntries(prices.filter(([, amount]) => amount > 0));
-  }
-
   /** A request may set a high limit that its answer hardly ever reaches, so the usual output is reserved at first. */
   function expectedUsage({ input, cacheRead, output, isOutputKnown }: Expected): Usage {
     const usual = isOutputKnown ? output : Math.min(output, USUAL_OUTPUT);
@@ -138,7 +132,7 @@ export function createMeter({ counting: by, units, countTokens, price }: MeterOp
       const drawn = Math.min(Math.ceil(amount), most);
       return drawn >= 1 ? [[unit, drawn] as const] : [];
     });
-    const all = { ...Object.fromEntries(amounts), ...priced(asked, expectedUsage(expected)) };
+    const all = { ...Object.fromEntries(amounts), ...priceOf(asked, expectedUsage(expected)) };
     return Object.keys(all).length === 0 ? undefined : all;
   }
 
@@ -154,11 +148,11 @@ export function createMeter({ counting: by, units, countTokens, price }: MeterOp
       cacheWrite,
       output: isOutputStated && output !== undefined ? Math.max(output, isWhole ? 0 : text) : seen,
     };
-    return { ...counted(by.after(used, asked)), ...settledPrice(asked, used) };
+    return { ...counted(by.after(used, asked)), ...priceOf(asked, used) };
   }
 
-  /** Returns the price of a call that has ended. A unit with a price of 0 must be settled too. */
-  function settledPrice(asked: Asked, used: Usage): Amounts {
+  /** Returns the price of a call. A price of 0 stays in it, because it must be settled too. */
+  function priceOf(asked: Asked, used: Usage): Amounts {
     return price === undefined || asked === NO_PROMPT
       ? {}
       : price({ model: asked.model, usage: used });
@@ -211,7 +205,7 @@ export function createMeter({ counting: by, units, countTokens, price }: MeterOp
 
   const none = ({ asked }: Estimated): Readonly<Record<string, number>> => ({
     ...Object.fromEntries([...units.keys()].map((unit) => [unit, 0])),
-    ...settledPrice(asked, {}),
+    ...priceOf(asked, {}),
   });
 
   /** Settles the call that created an answer, once a later read states the usage. */

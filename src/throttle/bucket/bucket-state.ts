@@ -33,7 +33,7 @@ export interface LimitState {
   readonly scope: string;
   /** The level of the key path that the limit belongs to, from `0`. Undefined for shared limits and for named keys. */
   readonly keyLevel: number | undefined;
-  /** The size of the limit: `100`. */
+  /** The size of the limit: `100`. For a budget, this includes what was carried over and granted. */
   readonly capacity: number;
   /** The units in use: `97`. */
   readonly level: number;
@@ -147,8 +147,12 @@ export function describeState(
   const whose = ownersOfLimits(known, scopes);
   const limits = limitsOfCall(policy.limits, scopes).map((limit, index): LimitState => {
     const { scope, level, suffix } = whose[index]!;
-    const most = limit.budget === undefined ? limit.capacity : limit.count;
-    const { remaining: left = most, nextUs = nowUs } = statuses[index] ?? {};
+    const declared = limit.budget === undefined ? limit.capacity : limit.count;
+    const {
+      total: most = declared,
+      remaining: left = most,
+      nextUs = nowUs,
+    } = statuses[index] ?? {};
     const [capacity, remaining] = [unitsIn(limit, most), unitsIn(limit, left)];
     return {
       name: formatLimit(limit) + suffix,

@@ -2,12 +2,14 @@ import { describe, expect, inject, it } from "vitest";
 import { budget, BudgetSpentError, InvalidOptionError, type Bucket, type Sluice } from "sluice";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { children } from "../../support/children/child.ts";
+import { scriptProcesses } from "../../support/children/script-process.ts";
 import { ACT, ask, openServers } from "../../support/server/open-server.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 const servers = openServers();
 const processes = children();
+const shells = scriptProcesses();
 
 const usd = (given: object = {}) => budget({ unit: "usd", amount: 10, per: "year", ...given });
 const llm = (sluice: Sluice, given: object = {}): Bucket =>
@@ -47,6 +49,20 @@ describe("a grant", () => {
 
     expect(await spend(bucket, 1, "acme")).toBe("passed");
     expect(await spend(bucket, 2.5, "other")).toBe("BudgetSpentError");
+  });
+
+  it("is part of the size that peek shows, for the bucket and for a key", async () => {
+    const bucket = llm(sluices.open());
+    await spend(bucket, 2, "acme");
+    await bucket.grant({ usd: 5 }, { reason: "demo day" });
+    await bucket.grant({ usd: 1 }, { key: "acme", reason: "they asked" });
+
+    const { limits } = await bucket.peek({ key: "acme" });
+
+    expect(limits).toMatchObject([
+      { name: "10/year usd", capacity: 15, level: 2, remaining: 13 },
+      { name: "2/year usd", capacity: 3, level: 2, remaining: 1 },
+    ]);
   });
 
   it("lets a job go that waits for a spent budget", async () => {
@@ -146,6 +162,38 @@ it("forecasts when a budget is spent, in the status and in the reasons", async (
   expect(spentAt!.getTime()).toBeLessThanOrEqual(resetsAt.getTime());
   const reasons = (why.json as { reasons: string[] }).reasons.join("\n");
   expect(reasons).toMatch(/the budget 10\/year usd is spent on .* UTC: 9.99 of 10 usd spent/);
+});
+
+it("explains a key by the budget of each of its levels, over HTTP and in a shell", async () => {
+  const bucket = sluices.open().bucket("llm", {
+    limits: [usd()],
+    perKey: [{ limits: [usd({ amount: 5 })] }, { limits: [usd({ amount: 2 })] }],
+  });
+  await bucket.draw({ key: ["search", "ann"], cost: { usd: 2 } });
+  const { url } = await servers.open(sluices.open());
+  const key = "key=search&key=ann";
+
+  const { json } = await ask(`${url}/api/v1/buckets/llm/why?${key}`, { token: ACT });
+  const shell = shells.start("src/cli/main.ts", {
+    args: ["--prefix", sluices.prefix(), "why", "llm", "--key", "search", "ann"],
+    env: { REDIS_URL: inject("redisUrl") },
+    isBuilt: true,
+  });
+  await shell.ended;
+
+  expect(json).toMatchObject({
+    budgets: [
+      { name: "10/year usd", spent: 2, amount: 10 },
+      { name: "5/year usd", key: "search", spent: 2, amount: 5, reserved: 0 },
+      { name: "2/year usd", key: ["search", "ann"], spent: 2, amount: 2, remaining: 0 },
+    ],
+  });
+  const { reasons } = json as { reasons: string[] };
+  expect(reasons.join("\n")).toMatch(
+    /^The budget 2\/year usd of \["search","ann"\] is spent until .* UTC: 2 of 2 usd spent\.$/m,
+  );
+  expect(shell.stdout).toMatch(/^BUDGET +KEY +SPENT +OF +RESERVED +GRANTED +RESETS +SPENT ON$/m);
+  expect(shell.stdout).toMatch(/^2\/year usd +\["search","ann"\] +2 +2 +0 +0 +.* UTC +spent$/m);
 });
 
 it.each([

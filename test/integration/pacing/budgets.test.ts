@@ -1,8 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { budget, BudgetSpentError, type BudgetEvent } from "sluice";
+import { budget, BudgetSpentError, leakyBucket, tokenBucket, type BudgetEvent } from "sluice";
+import { priceOf } from "sluice/llm";
+import { services } from "../../support/server/service.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
+const servers = services();
 const usd = (given: object = {}) =>
   budget({ unit: "usd", amount: 10, per: "month", timeZone: "Europe/Berlin", ...given });
 
@@ -213,6 +216,62 @@ describe("a bucket with a budget", () => {
     const inOrder = heard.toSorted((one, other) => one.part - other.part);
     expect(inOrder.map(({ part }) => part)).toEqual([0.5, 0.8]);
     expect(inOrder[0]).toMatchObject({ budget: "1/month usd", unit: "usd", amount: 1 });
+  });
+
+  it("lets free calls pass through every door, even if the budget is spent", async () => {
+    const sluice = sluices.open();
+    const price = priceOf({ free: { input: 0, output: 0 }, "*": { input: 1, output: 1 } });
+    const priceOfCall = (model: string) => price({ model, usage: { input: 1_000_000 } });
+    const bucket = sluice.bucket("b", { rate: "100/s", limits: [usd({ amount: 1 })] });
+    const ask = bucket.throttled(async (model: string) => model, {
+      cost: priceOfCall,
+      settle: priceOfCall,
+    });
+    const free = { cost: { usd: 0 } };
+    const queue = sluice.queue<string>("free", { bucket });
+    const ended: string[] = [];
+    sluice.worker(queue, async ({ data }) => void ended.push(data));
+    const service = await servers.start(sluice);
+    await ask("paid");
+
+    expect(await ask("free")).toBe("free");
+    await expect(ask("paid")).rejects.toThrow(BudgetSpentError);
+    expect((await bucket.tryDraw(free)).allowed).toBe(true);
+    await queue.enqueue("job", free);
+    const { status, json } = await service.post("/v1/buckets/b/draw", { ...free, settles: true });
+    const settled = await service.post(`/v1/slots/${json.slot.id}/settle`, free);
+
+    expect([status, settled.status]).toEqual([200, 200]);
+    await expect.poll(() => ended).toEqual(["job"]);
+    expect(await bucket.budgets()).toMatchObject([{ spent: 1, reserved: 0 }]);
+  });
+
+  it.each([
+    ["a bucket", { limits: [usd(), tokenBucket({ capacity: 9, refill: "9/s", unit: "tokens" })] }],
+    [
+      "a key",
+      {
+        perKey: { limits: [usd(), leakyBucket("9/s", { burst: 9, unit: "tokens" })] },
+        rate: "9/s",
+      },
+    ],
+  ])("keeps 0 from a rate of %s", async (_what, options) => {
+    const bucket = sluices.open().bucket("b", options);
+    const draw = (cost: Record<string, number>) => bucket.draw({ key: "a", cost });
+
+    await expect(draw({ usd: 0, tokens: 0 })).rejects.toMatchObject({ option: "cost.tokens" });
+    await expect(draw({ usd: 0, calls: 0 })).rejects.toMatchObject({ option: "cost.calls" });
+    await expect(draw({ usd: 0, tokens: 1 })).resolves.toBeDefined();
+  });
+
+  it("keeps 0 from a rate of a pool's member", async () => {
+    const limits = [usd(), leakyBucket("9/s", { burst: 9, unit: "tokens" })];
+    const pool = sluices.open().pool("p", { members: { east: { limits } } });
+
+    await expect(pool.draw({ cost: { tokens: 0 } })).rejects.toMatchObject({
+      option: "cost.tokens",
+    });
+    await expect(pool.draw({ cost: { usd: 0 } })).resolves.toMatchObject({ member: "east" });
   });
 
   it.each([

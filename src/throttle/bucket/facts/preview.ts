@@ -2,6 +2,7 @@ import * as z from "zod";
 import { withForever } from "../../../core/describe.ts";
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { LONGEST_MS, readOptions } from "../../../core/input/options.ts";
+import { unitsIn } from "../../../core/limits/budget.ts";
 import { formatLimit } from "../../../core/limits/registry.ts";
 import type { Limit } from "../../../core/limits/rule.ts";
 import type { RateInput } from "../../../core/limits/rate.ts";
@@ -88,23 +89,27 @@ const UNUSED = { level: 0, capacity: 1, nextFreeMs: 0 };
  * Returns the state of a limit that replaces another one. The new limit keeps the usage if kind and unit stay the same.
  */
 function limitUnder(
-  { kind, unit, capacity, count, periodUs, ...others }: Limit,
+  limit: Limit,
   from: {
     readonly before: Limit | undefined;
     readonly was: LimitState | undefined;
     readonly state: Pick<BucketState, "pausedForMs" | "coolingForMs">;
   },
 ): LimitState {
+  const { kind, unit, count, periodUs, budget } = limit;
   const isKept = from.before?.kind === kind && from.before.unit === unit;
   const { level, capacity: most, nextFreeMs = 0 } = (isKept && from.was) || UNUSED;
-  const used = Math.min(capacity, Math.ceil((level * capacity) / most));
+  const capacity = budget === undefined ? limit.capacity : unitsIn(limit, count);
+  // A changed budget keeps what is spent. A changed rate keeps the used part.
+  const kept = budget === undefined ? Math.ceil((level * capacity) / most) : level;
+  const used = Math.min(capacity, kept);
   const { pausedForMs, coolingForMs } = from.state;
   // During a pause or cooldown, `nextFreeMs` does not show when the limit itself has room.
   const isHidden = nextFreeMs <= Math.max(pausedForMs, coolingForMs);
   const stepMs = Math.ceil(periodUs / (count * 1_000));
   const waitMs = isHidden || from.before?.periodUs !== periodUs ? stepMs : nextFreeMs;
   return {
-    name: formatLimit({ kind, unit, capacity, count, periodUs, ...others }),
+    name: formatLimit(limit),
     unit,
     scope: "bucket",
     keyLevel: undefined,

@@ -221,7 +221,7 @@ describe("a bucket with cost and settle of its own", () => {
 
   it.each<[string, object]>([
     ["cost", { cost: "much" }],
-    ["cost.tokens", { cost: { tokens: 0 } }],
+    ["cost.tokens", { cost: { tokens: -1 } }],
     ["settle", { settle: { tokens: 1 } }],
     ["settled", { settled: () => undefined }],
   ])("is refused if its %s can never work", (option, options) => {

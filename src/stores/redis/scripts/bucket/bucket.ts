@@ -39,7 +39,12 @@ export const bucketPeek = shapeScript({
     gapUntilUs: int,
     shadows: flat({ calls: int, waited: int, refused: int, longestUs: int }),
     pendingKeys: flat({ names: text, weights: text, sinceUs: int, goesFirst: oneOf(GOES_FIRST) }),
-    statuses: rest({ read: (reply) => readStatus(reply as readonly number[]) }),
+    statuses: rest({
+      read: (reply) => {
+        const numbers = reply as readonly number[];
+        return { ...readStatus(numbers), total: numbers[3] };
+      },
+    }),
   },
 });
 

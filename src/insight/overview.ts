@@ -2,7 +2,12 @@ import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
-import type { InsightStore, QueueFacts, WorkerFacts } from "../core/stores/insight/store.ts";
+import type {
+  InsightStore,
+  OutboxFacts,
+  QueueFacts,
+  WorkerFacts,
+} from "../core/stores/insight/store.ts";
 import { describeChange, type LoggedChange } from "../core/stores/insight/changes.ts";
 import type { BucketBrief, BucketStatus } from "../throttle/bucket/facts/status.ts";
 import type { Statuses } from "./statuses.ts";
@@ -86,6 +91,24 @@ export interface ListedWorker {
   readonly client?: string | undefined;
 }
 
+/** An outbox, from the latest report of a relay. Relays report about every five seconds. */
+export interface ListedOutbox {
+  /** The unique id of the outbox, from its database. */
+  readonly outbox: string;
+  /** The schema and the name of its table: `"public.sluice_outbox"`. */
+  readonly name: string;
+  /** The number of rows that were not moved yet, without failed rows. */
+  readonly pending: number;
+  /** The number of rows that relays no longer try. */
+  readonly failed: number;
+  /** The age of the oldest pending row, in ms. 0 without pending rows. */
+  readonly oldestMs: number;
+  /** The number of rows that all relays have moved, as far as they reported it. Only increases. */
+  readonly moved: number;
+  /** The age of the report, in ms. Above a minute, no relay is running or Postgres is unreachable. */
+  readonly reportedAgoMs: number;
+}
+
 export interface Overview<Status extends BucketBrief = BucketStatus> {
   /**
    * The buckets of one page, sorted by name. A bucket stays listed for 30 days after its last call.
@@ -113,6 +136,8 @@ export interface Overview<Status extends BucketBrief = BucketStatus> {
    * process has not reported for 90 seconds.
    */
   readonly workers: readonly ListedWorker[];
+  /** The outboxes whose relays have reported in the last 30 days, sorted by name. */
+  readonly outboxes: readonly ListedOutbox[];
 }
 
 /** A bucket or server that is missing from an overview, and the reason. */
@@ -172,12 +197,14 @@ export function createInsight({ insight, statuses }: InsightParts): Insight {
     async overview(given = {}) {
       const read = readOptions("overview()", OVERVIEW, given);
       const { after = "", afterQueue = "", limit = A_PAGE, brief = false } = read;
-      const [{ names, errors }, { queues: found }, replicas, reported] = await Promise.all([
-        insight.bucketNames({ after, limit: limit + 1 }),
-        insight.queues({ after: afterQueue, limit: limit + 1 }),
-        insight.replicas(),
-        insight.workers(),
-      ]);
+      const [{ names, errors }, { queues: found }, replicas, reported, outboxes] =
+        await Promise.all([
+          insight.bucketNames({ after, limit: limit + 1 }),
+          insight.queues({ after: afterQueue, limit: limit + 1 }),
+          insight.replicas(),
+          insight.workers(),
+          insight.outboxes(),
+        ]);
       const workers = await markSilent(reported, insight);
       const page = names.slice(0, limit);
       const unreachable: Unreachable[] = errors.map((error) => ({
@@ -193,7 +220,9 @@ export function createInsight({ insight, statuses }: InsightParts): Insight {
       const next = names.length > limit ? page.at(-1) : undefined;
       const queues = found.slice(0, limit).map((queue) => listed(queue, workers));
       const nextQueue = found.length > limit ? queues.at(-1)?.name : undefined;
-      return { buckets, next, queues, nextQueue, workers, replicas, unreachable };
+      const listedOutboxes = outboxes.map(outboxOf).toSorted(byName);
+      const facts = { queues, nextQueue, workers, replicas, outboxes: listedOutboxes };
+      return { buckets, next, ...facts, unreachable };
     },
     async changes(given = {}) {
       const where = "changes()";
@@ -221,6 +250,16 @@ async function markSilent(
   return workers.map((worker) =>
     live.has(idOf(worker)) || worker.state === "closing" ? worker : { ...worker, state: "silent" },
   );
+}
+
+/** The oldest row ages further after the report. */
+function outboxOf(facts: OutboxFacts): ListedOutbox {
+  const { pending, oldestMs, reportedAgoMs } = facts;
+  return { ...facts, oldestMs: pending === 0 ? 0 : oldestMs + reportedAgoMs };
+}
+
+function byName(one: ListedOutbox, other: ListedOutbox): number {
+  return one.name.localeCompare(other.name) || one.outbox.localeCompare(other.outbox);
 }
 
 function listed({ name, bucket }: QueueFacts, workers: readonly ListedWorker[]): ListedQueue {

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
 import type { JobExplanation } from "../queue/forecast/explain.ts";
-import type { JobReference, JobState } from "../queue/job.ts";
+import type { AwaitedParents, JobReference, JobState, ParentState } from "../queue/job.ts";
 import type {
   FailedFilter,
   FailedGroup,
@@ -26,6 +26,7 @@ import {
   FAILED_GROUP,
   JOB,
   JOB_STATUS,
+  LINKED_JOBS,
   list,
   object,
   QUEUE_PAUSE,
@@ -249,7 +250,7 @@ interface FlowStep extends JobReference {
   readonly why: JobExplanation | undefined;
   /** True if other jobs wait for this one, and it waits for no job itself. */
   readonly isBlocking: boolean;
-  /** The first ten parents. */
+  /** The first parents: up to 24 of the asked job, and up to ten of each other job. */
   readonly parents: readonly FlowStep[];
   /** The number of further parents. */
   readonly more: number;
@@ -258,11 +259,37 @@ interface FlowStep extends JobReference {
 /** The most jobs that a tree contains. */
 const MOST_STEPS = 200;
 
-/** Reads a job and the parents that it waits for, level by level down to the jobs that block the flow. */
-async function flowOf(context: Context, asked: JobReference): Promise<FlowStep> {
+/** A parent that has ended, or a child. */
+interface LinkedJob extends JobReference {
+  readonly state: FlowStep["state"] | ParentState;
+}
+
+interface SomeJobs {
+  /** At most 24. */
+  readonly first: readonly LinkedJob[];
+  /** The number of further jobs. */
+  readonly more: number;
+}
+
+interface ShownFlow {
+  readonly flow: FlowStep;
+  /** The parents of the job that have ended. */
+  readonly ended: SomeJobs;
+  /** The jobs that wait for the job. */
+  readonly children: SomeJobs;
+}
+
+/** The states of jobs that keep their children waiting. */
+const UNFINISHED: readonly FlowStep["state"][] = ["waiting", "active", "delayed"];
+
+/** Reads a job, the jobs around it, and the parents that it waits for, down to the jobs that block the flow. */
+async function flowOf(context: Context, asked: QueuedJob<unknown>): Promise<ShownFlow> {
   let left = MOST_STEPS;
 
-  async function stepOf({ queue, id }: JobReference, isParent: boolean): Promise<FlowStep> {
+  async function stepOf(
+    { queue, id }: JobReference,
+    { isParent, awaited }: { readonly isParent: boolean; readonly awaited?: AwaitedParents },
+  ): Promise<FlowStep> {
     const step = { queue, id, parents: [], more: 0 };
     if (!context.caller.mayQueue(queue)) {
       return { ...step, state: undefined, why: undefined, isBlocking: isParent };
@@ -272,18 +299,36 @@ async function flowOf(context: Context, asked: JobReference): Promise<FlowStep> 
       return { ...step, state: "gone", why: undefined, isBlocking: isParent };
     }
     const [state = "gone", reason] = await Promise.all([found.state(), found.explain()]);
-    const { count = 0, first = [] } = reason?.parents ?? {};
-    const parents: FlowStep[] = [];
-    for (const parent of first) {
-      if (left === 0) break;
-      left -= 1;
-      parents.push(await stepOf(parent, true));
-    }
+    const { count, first } = awaited ?? reason?.parents ?? { count: 0, first: [] };
+    const shown = first.slice(0, left);
+    left -= shown.length;
+    const parents = await Promise.all(shown.map((parent) => stepOf(parent, { isParent: true })));
     const isBlocking = isParent && count === 0;
     return { ...step, state, why: reason, isBlocking, parents, more: count - parents.length };
   }
 
-  return stepOf(asked, false);
+  async function linkedJob({ queue, id }: JobReference): Promise<LinkedJob> {
+    if (!context.caller.mayQueue(queue)) return { queue, id, state: undefined };
+    const found = await foundJob(context, { queue, id });
+    return { queue, id, state: (await found?.state()) ?? "gone" };
+  }
+
+  const { awaited, ended, children } = await asked.flow();
+  const [step, linked] = await Promise.all([
+    stepOf(asked, { isParent: children.count > 0, awaited }),
+    Promise.all(children.first.map(linkedJob)),
+  ]);
+  return {
+    // A job that has ended blocks no child, even if a replay would resume the child.
+    flow: { ...step, isBlocking: step.isBlocking && UNFINISHED.includes(step.state) },
+    ended: {
+      first: ended.first.map((parent) =>
+        context.caller.mayQueue(parent.queue) ? parent : { ...parent, state: undefined },
+      ),
+      more: ended.count - ended.first.length,
+    },
+    children: { first: linked, more: children.count - linked.length },
+  };
 }
 
 /** Returns undefined if no process knows the queue, or the job is not stored. */
@@ -305,32 +350,42 @@ function flowLines(step: FlowStep, indent = ""): string[] {
   const what = isWaiting ? `, waits for ${whyText(reason)}` : "";
   const blocks = isBlocking ? "  <- blocks" : "";
   return [
-    `${indent}${queue}:${id}  ${state ?? "of another token"}${what}${blocks}`,
+    `${indent}${queue}:${id}  ${stateText(state)}${what}${blocks}`,
     ...parents.flatMap((parent) => flowLines(parent, `${indent}  `)),
     ...(more > 0 ? [`${indent}  and ${more} more`] : []),
   ];
 }
 
+function linkedLines(title: string, { first, more }: SomeJobs): string[] {
+  if (first.length === 0) return [];
+  const lines = first.map(({ queue, id, state }) => `  ${queue}:${id}  ${stateText(state)}`);
+  return [`${title}:`, ...lines, ...(more > 0 ? [`  and ${more} more`] : [])];
+}
+
+const stateText = (state: LinkedJob["state"]): string => state ?? "of another token";
+
 const flow = operation({
   ...LOOK,
   name: "job.flow",
   target: "job",
-  summary: "The jobs that a job waits for, as a tree",
+  summary: "The jobs that a job waits for, as a tree, and the jobs that wait for it",
   input: z.strictObject({ ...QUEUE, ...ID }),
   answers:
-    "The job. `parents` are those that it still waits for, each with its own; `isBlocking` marks the jobs that must end first.",
-  output: object({ flow: { type: "object" } }),
+    "The job. `parents` are those that it still waits for, each with its own; `isBlocking` marks the jobs that must end first. `ended` are parents that have ended, and `children` the jobs that wait for it.",
+  output: object({ flow: { type: "object" }, ended: LINKED_JOBS, children: LINKED_JOBS }),
   privacy: NO_DATA,
-  async run(context, { queue, id }) {
-    await jobOf(context, queue, id);
-    return { flow: await flowOf(context, { queue, id }) };
-  },
+  run: async (context, { queue, id }) => flowOf(context, await jobOf(context, queue, id)),
   http: { path: "GET /api/v1/queues/:queue/jobs/:id/flow", tag: "queues" },
   cli: {
     command: "flow <queue> <id>",
-    about: "the jobs that a job waits for, as a tree, and which of them block it",
+    about:
+      "the jobs that a job waits for, as a tree, which of them block it, and what waits for it",
     examples: ["sluice flow reports monthly-7"],
-    show: ({ flow: step }: { readonly flow: FlowStep }) => flowLines(step),
+    show: ({ flow: step, ended, children }: ShownFlow) => [
+      ...flowLines(step),
+      ...linkedLines("Parents that have ended", ended),
+      ...linkedLines("Jobs that wait for it", children),
+    ],
   },
 });
 
@@ -358,6 +413,13 @@ const cancel = operation({
     examples: ["sluice cancel charges order-17"],
     show: ({ id, cancelled }: { readonly id: string; readonly cancelled: boolean }) =>
       cancelled ? `${id} was cancelled.` : `${id} has ended, or is being cancelled already.`,
+  },
+  form: {
+    title: "Cancel {what}",
+    fields: [],
+    confirm: "Cancel the job",
+    done: "{what} {outcome}.",
+    danger: true,
   },
 });
 

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
 import { QUEUE_SETTINGS } from "../core/input/queue-settings.ts";
-import type { ListedQueue, ListedWorker } from "../insight/overview.ts";
+import type { ListedOutbox, ListedQueue, ListedWorker } from "../insight/overview.ts";
 import type { QueuePreview } from "../queue/forecast/forecast.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
 import type { QueuePause } from "../queue/manage/pauses.ts";
@@ -27,6 +27,7 @@ import {
   list,
   LISTED_QUEUE,
   object,
+  OUTBOX,
   QUEUE_CHANGE,
   QUEUE_PAUSE,
   QUEUE_STATUS,
@@ -141,6 +142,38 @@ const workers = operation({
         each.client === undefined ? each.worker : `${each.client}, over HTTP`,
       ]);
       return [{ heads: ["queue", "state", "running", "replica", "worker"], rows }];
+    },
+  },
+});
+
+const outboxes = operation({
+  ...LOOK,
+  name: "outbox.list",
+  target: "all",
+  summary: "The outboxes: how many rows no relay has moved yet, and how old the oldest is",
+  input: z.strictObject({}),
+  answers: "The outboxes by name, from the latest report of a relay.",
+  output: object({ outboxes: list(OUTBOX) }),
+  privacy: { names: "of processes", data: "never" },
+  async run({ sluice }) {
+    const { outboxes: all } = await sluice.overview({ limit: 1, brief: true });
+    return { outboxes: all };
+  },
+  http: { path: "GET /api/v1/outboxes", tag: "queues" },
+  cli: {
+    command: "outboxes",
+    examples: ["sluice outboxes"],
+    show({ outboxes: all }: { readonly outboxes: readonly ListedOutbox[] }) {
+      if (all.length === 0) return "No relay has reported an outbox.";
+      const rows = all.map((each) => [
+        each.name,
+        String(each.pending),
+        each.pending === 0 ? "-" : duration(each.oldestMs),
+        String(each.failed),
+        String(each.moved),
+        `${duration(each.reportedAgoMs)} ago`,
+      ]);
+      return [{ heads: ["outbox", "pending", "oldest", "failed", "moved", "reported"], rows }];
     },
   },
 });
@@ -396,6 +429,7 @@ const undo = operation({
 export const QUEUE_OPERATIONS: readonly AnyOperation[] = [
   queues,
   workers,
+  outboxes,
   queue,
   preview,
   set,

@@ -320,6 +320,16 @@ export const WORKER: object = object({
   "client?": text("The name of the program that takes the jobs over HTTP."),
 });
 
+export const OUTBOX: object = object({
+  outbox: text("The unique id of the outbox, from its database."),
+  name: text('Its table: "public.sluice_outbox".'),
+  pending: count("The rows that no relay has moved yet, without failed rows."),
+  failed: count("The rows that relays no longer try."),
+  oldestMs: number("The age of the oldest pending row; 0 without pending rows."),
+  moved: count("The rows that all relays have moved. Only increases."),
+  reportedAgoMs: number("The age of the report. Relays report about every five seconds."),
+});
+
 export const QUEUE_PAUSE: object = object({ "key?": KEY, forMs: ENDLESS });
 
 export const SCHEDULE: object = object({
@@ -348,6 +358,14 @@ export const JOB: object = object({
   "data?": { description: "Only if requested." },
   "result?": { description: "Only if requested, and the job is done." },
   "unreadable?": text("Why this process cannot decode the data or result. Only if requested."),
+});
+
+export const LINKED_JOBS: object = object({
+  first: {
+    ...list(object({ queue: TEXT, id: TEXT, "state?": TEXT })),
+    description: "The first 24 jobs.",
+  },
+  more: count("The number of further jobs."),
 });
 
 export const DEAD_LETTER: object = object({

@@ -26,6 +26,32 @@ export interface AwaitedParents {
   readonly first: readonly JobReference[];
 }
 
+/** The jobs directly before and after a job in its flow: their numbers, and the first 24 of each. */
+export interface JobFlow {
+  /** The parents that the job still waits for. */
+  readonly awaited: AwaitedParents;
+  /** The parents that have ended. */
+  readonly ended: {
+    readonly count: number;
+    readonly first: readonly (JobReference & { readonly state: ParentState })[];
+  };
+  /**
+   * The jobs that wait for this one. Empty once the job has ended. A dead letter keeps the children that a replay
+   * resumes.
+   */
+  readonly children: { readonly count: number; readonly first: readonly JobReference[] };
+}
+
+/**
+ * How a parent ended:
+ *
+ * - `"done"`: its handler succeeded.
+ * - `"failed"`: it is a dead letter. A child sees this only with `onParentFailure: "run"`, or if it was replayed itself.
+ * - `"cancelled"`: it was cancelled or removed.
+ * - `"missing"`: it was no longer stored when the child was enqueued. Most likely, it was done.
+ */
+export type ParentState = "done" | "failed" | "cancelled" | "missing";
+
 /** A queued job, as producers and handlers see it. */
 export interface Job<Data> {
   readonly id: string;

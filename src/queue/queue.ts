@@ -249,6 +249,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       return awaits ? undefined : forecasts.eta(id, about);
     },
     explain,
+    flow: (id) => access.ask(() => flows.linksOf({ queue: name, id })),
     remove: (id) => control.remove(id),
     cancel: (id) => control.cancel(id),
     changes,

@@ -194,7 +194,7 @@ export type {
 } from "../queue/worker/handlers/middleware.ts";
 
 export type { FinalJob, GroupOptions, JobGroup } from "../queue/enqueue/groups.ts";
-export type { AwaitedParents, JobReference } from "../queue/job.ts";
+export type { AwaitedParents, JobFlow, JobReference, ParentState } from "../queue/job.ts";
 export type { ParentOutcome } from "../queue/manage/flows.ts";
 export type { OnParentFailure } from "../stores/redis/scripts/queue/flows.ts";
 export type { Drained } from "../queue/worker/drain.ts";

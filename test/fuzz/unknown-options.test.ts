@@ -187,6 +187,7 @@ const CALLS: Readonly<
     progress: { args: [] },
     eta: { args: [] },
     explain: { args: [] },
+    flow: { args: [] },
     update: { args: [5] },
     reschedule: { args: [], options: DUE },
     runNow: { args: [] },

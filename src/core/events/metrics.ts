@@ -221,6 +221,31 @@ export const FLEET_METRICS = {
     help: "How many workers are enough for the backlog at the rate of the bucket.",
     labels: ["queue"],
   },
+  sluice_outbox_pending: {
+    type: "gauge",
+    help: "Rows of an outbox that no relay has moved yet, without failed rows.",
+    labels: ["outbox"],
+  },
+  sluice_outbox_failed: {
+    type: "gauge",
+    help: "Rows of an outbox that relays no longer try.",
+    labels: ["outbox"],
+  },
+  sluice_outbox_oldest_seconds: {
+    type: "gauge",
+    help: "The age of the oldest pending row of an outbox.",
+    labels: ["outbox"],
+  },
+  sluice_outbox_report_age_seconds: {
+    type: "gauge",
+    help: "How long ago a relay last reported about an outbox.",
+    labels: ["outbox"],
+  },
+  sluice_outbox_relayed_total: {
+    type: "counter",
+    help: "Rows of an outbox that relays have moved.",
+    labels: ["outbox"],
+  },
 } as const;
 
 export type ProcessMetric = keyof typeof PROCESS_METRICS;

@@ -6,7 +6,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { FLEET_METRICS, type FleetMetric } from "../../core/events/metrics.ts";
 import { PRIORITIES, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
-import type { Overview } from "../overview.ts";
+import type { ListedOutbox, Overview } from "../overview.ts";
 import type { QueueStatus } from "../../queue/forecast/status.ts";
 import { JOB_STATES } from "../../queue/job.ts";
 import type { ShadowState } from "../../throttle/bucket/bucket-state.ts";
@@ -62,6 +62,7 @@ interface Facts {
   /** All buckets except the thousand with the most waiting callers. */
   readonly others: readonly BucketBrief[];
   readonly queues: readonly QueueStatus[];
+  readonly outboxes: readonly ListedOutbox[];
 }
 
 type Read = (facts: Facts) => Sample[];
@@ -112,6 +113,11 @@ const READ: Readonly<Record<FleetMetric, Read>> = {
   ),
   sluice_queue_drain_seconds: ofQueues(({ emptyInMs }) => emptyInMs && emptyInMs / 1_000),
   sluice_queue_workers_wanted: ofQueues(({ workersWanted }) => workersWanted),
+  sluice_outbox_pending: ofOutboxes(({ pending }) => pending),
+  sluice_outbox_failed: ofOutboxes(({ failed }) => failed),
+  sluice_outbox_oldest_seconds: ofOutboxes(({ oldestMs }) => oldestMs / 1_000),
+  sluice_outbox_report_age_seconds: ofOutboxes(({ reportedAgoMs }) => reportedAgoMs / 1_000),
+  sluice_outbox_relayed_total: ofOutboxes(({ moved }) => moved),
 };
 
 function ofBuckets(read: (status: BucketBrief) => Sample[]): Read {
@@ -134,6 +140,16 @@ function ofQueues(read: (status: QueueStatus) => number | undefined): Read {
     queues.flatMap((status) => {
       const value = read(status);
       return value === undefined ? [] : [{ labels: { queue: status.name }, value }];
+    });
+}
+
+/** Tables with the same name in several databases are labelled with their ids, too. */
+function ofOutboxes(read: (outbox: ListedOutbox) => number): Read {
+  return ({ outboxes }) =>
+    outboxes.map((each) => {
+      const isUnique = outboxes.filter(({ name }) => name === each.name).length === 1;
+      const label = isUnique ? each.name : `${each.name} ${each.outbox}`;
+      return { labels: { outbox: label }, value: read(each) };
     });
 }
 
@@ -199,7 +215,7 @@ function exportAll(readings: Readings<Facts>): Map<string, object> {
 }
 
 async function readFacts(parts: FleetParts): Promise<Facts> {
-  const { buckets, queues, unreachable } = await readAll(parts);
+  const { buckets, queues, outboxes, unreachable } = await readAll(parts);
   if (buckets.length > MOST_NAMES) buckets.sort((a, b) => b.waiting.total - a.waiting.total);
   const statuses: QueueStatus[] = [];
   const names = queues.map(({ name }) => name);
@@ -228,6 +244,7 @@ async function readFacts(parts: FleetParts): Promise<Facts> {
     buckets: buckets.slice(0, MOST_NAMES),
     others: buckets.slice(MOST_NAMES),
     queues: statuses,
+    outboxes: outboxes.slice(0, MOST_NAMES),
   };
 }
 
@@ -235,7 +252,7 @@ async function readFacts(parts: FleetParts): Promise<Facts> {
  * Reads all buckets, page by page, and the first page of queues. Further queues are not exported.
  */
 async function readAll({ overview }: FleetParts) {
-  const { queues, ...first } = await overview({ limit: MOST_NAMES, brief: true });
+  const { queues, outboxes, ...first } = await overview({ limit: MOST_NAMES, brief: true });
   const buckets = [...first.buckets];
   const unreachable = [...first.unreachable];
   const afterQueue = queues.at(-1)?.name;
@@ -246,5 +263,5 @@ async function readAll({ overview }: FleetParts) {
     unreachable.push(...page.unreachable);
     after = page.next;
   }
-  return { buckets, queues, unreachable };
+  return { buckets, queues, outboxes, unreachable };
 }

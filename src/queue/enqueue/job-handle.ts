@@ -6,7 +6,7 @@ import type { Cost } from "../../throttle/costs.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobExplanation } from "../forecast/explain.ts";
 import type { JobEta } from "../forecast/forecast.ts";
-import { keyTextOf, type Job, type JobState } from "../job.ts";
+import { keyTextOf, type Job, type JobFlow, type JobState } from "../job.ts";
 import type { Changes, DueOptions } from "../manage/changes.ts";
 import type { FinishedOptions } from "../manage/finished.ts";
 
@@ -43,6 +43,11 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
    * up to half a second after a worker has fetched the job, while the job waits for its slot.
    */
   explain(): Promise<JobExplanation | undefined>;
+  /**
+   * Returns the jobs directly before and after this one in its flow: the parents that it waits for, those that have
+   * ended, and the jobs that wait for it. All numbers are 0 for a job that belongs to no flow, or does not exist.
+   */
+  flow(): Promise<JobFlow>;
   /**
    * Replaces the data of a job that waits, is delayed or has failed. Resolves with false if the job does not exist. Job
    * objects that were read earlier keep the old data.
@@ -111,6 +116,7 @@ export interface JobSource {
   readonly isParked: (id: string) => Promise<boolean>;
   readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
   readonly explain: (id: string) => Promise<JobExplanation | undefined>;
+  readonly flow: (id: string) => Promise<JobFlow>;
   readonly remove: (id: string) => Promise<boolean>;
   readonly cancel: (id: string) => Promise<boolean>;
   readonly changes: Changes;
@@ -158,6 +164,10 @@ class JobHandle {
 
   explain(): Promise<JobExplanation | undefined> {
     return this.#source.explain(this.id);
+  }
+
+  flow(): Promise<JobFlow> {
+    return this.#source.flow(this.id);
   }
 
   async update(data: unknown): Promise<boolean> {

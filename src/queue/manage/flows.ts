@@ -13,20 +13,14 @@ import type { FlowStore } from "../../stores/redis/queue/store.ts";
 import type {
   EndedParent,
   OutcomeLetter,
-  ParentState,
+  ParentState as StoredState,
 } from "../../stores/redis/scripts/queue/flows.ts";
 import { GroupClosedError } from "../errors.ts";
-import type { AwaitedParents, JobReference } from "../job.ts";
+import type { AwaitedParents, JobFlow, JobReference, ParentState } from "../job.ts";
 
 /** How a parent of a job ended. */
 export interface ParentOutcome extends JobReference {
-  /**
-   * - `"done"`: its handler succeeded.
-   * - `"failed"`: it is a dead letter. A child sees this only with `onParentFailure: "run"`, or if it was replayed itself.
-   * - `"cancelled"`: it was cancelled or removed.
-   * - `"missing"`: it was no longer stored when the child was enqueued. Most likely, it was done.
-   */
-  readonly state: "done" | "failed" | "cancelled" | "missing";
+  readonly state: ParentState;
   /** What the parent's handler returned, as JSON. Undefined if it returned nothing, or is not done. */
   readonly result: unknown;
   /** True if the parent's result has more than 100,000 characters. Such a result is not passed to children. */
@@ -59,6 +53,8 @@ const UNSTORED_MS = 60_000;
 const CHECK_AGAIN_MS = 10_000;
 const CHECKED_AT_ONCE = 500;
 const PARENTS_CHECKED = 5_000;
+/** How many parents and children of a job are shown. */
+const LINKS_SHOWN = 24;
 const MOST_CHECKS = 20;
 /**
  * A job of a group that is not stored this long after it was announced never will be: its producer has died, or has
@@ -317,6 +313,26 @@ export function createFlows(reach: ReachFlows) {
       const { count, first } = await (await reach(queue)).awaited({ queue, id, most });
       return { count, first: first.map(jobOfName) };
     },
+    /** Reads the jobs directly before and after a job. */
+    async linksOf({ queue, id }: JobReference): Promise<JobFlow> {
+      const flows = await reach(queue);
+      const about = { queue, id, most: LINKS_SHOWN };
+      const [awaited, links] = await Promise.all([flows.awaited(about), flows.links(about)]);
+      const { ended, children } = links;
+      const outcomes = ended.first
+        .map(([name, text]) => readOutcome(name, text))
+        .toSorted((one, other) => one.index - other.index)
+        .map(({ outcome: { state, ...parent } }) => ({
+          queue: parent.queue,
+          id: parent.id,
+          state,
+        }));
+      return {
+        awaited: { count: awaited.count, first: awaited.first.map(jobOfName) },
+        ended: { count: ended.count, first: outcomes },
+        children: { count: children.count, first: children.first.map(jobOfName) },
+      };
+    },
     /** True if a replay of its parent resumes a job that failed because of this parent. */
     async isResumable(parent: JobReference): Promise<boolean> {
       const about = { most: 1, longest: 0, jobs: [{ id: parent.id, from: 0 }] };
@@ -327,7 +343,7 @@ export function createFlows(reach: ReachFlows) {
   };
 }
 
-const LETTERS: Readonly<Record<ParentState, OutcomeLetter | undefined>> = {
+const LETTERS: Readonly<Record<StoredState, OutcomeLetter | undefined>> = {
   pending: undefined,
   done: "d",
   "long result": "d",
@@ -335,7 +351,7 @@ const LETTERS: Readonly<Record<ParentState, OutcomeLetter | undefined>> = {
   removed: "c",
   missing: "m",
 };
-const STATES: Readonly<Record<string, ParentOutcome["state"]>> = {
+const STATES: Readonly<Record<string, ParentState>> = {
   d: "done",
   f: "failed",
   c: "cancelled",
@@ -343,7 +359,7 @@ const STATES: Readonly<Record<string, ParentOutcome["state"]>> = {
 };
 
 /** Returns the outcome of a job. Undefined if the job has not ended. */
-function endedOf(job: JobReference, state: ParentState, text: string): EndedParent | undefined {
+function endedOf(job: JobReference, state: StoredState, text: string): EndedParent | undefined {
   const outcome = LETTERS[state];
   if (outcome === undefined) return undefined;
   return { name: nameOfJob(job), outcome, text: state === "long result" ? TOO_LONG : text };

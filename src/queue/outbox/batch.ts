@@ -12,6 +12,8 @@ export interface BatchParts extends MoveParts {
   readonly connections: Pick<Connections, "inTransaction">;
   readonly options: ReadRelayOptions;
   readonly logger: Logger;
+  /** Called with the number of rows that a transaction has moved. */
+  readonly onMoved: (rows: number) => void;
 }
 
 interface BatchResult {
@@ -46,7 +48,7 @@ const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 export function createBatches(
   parts: BatchParts,
 ): (shards: readonly number[]) => Promise<BatchResult> {
-  const { outbox, queues, connections, options } = parts;
+  const { outbox, queues, connections, options, onMoved } = parts;
   const { batchSize } = options;
   const full = createFull();
   const statements = createStatements(parts);
@@ -70,6 +72,7 @@ export function createBatches(
       if (result.rejected.length > 0) await statements.rejectRows(query, result.rejected);
       return { moved: result.moved.length, found: rows.length, trouble: result.trouble };
     });
+    onMoved(moved);
     // The rows that were moved are deleted by now.
     if (trouble !== undefined) throw trouble;
     return { moved, isFull: found >= batchSize };

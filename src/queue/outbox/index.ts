@@ -98,7 +98,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
   const read = readOutboxOptions(where, options);
   const { queues, database, notify } = read;
   const name: TableName = { schema: read.schema, table: read.table };
-  const { logger, onClose } = partsOf(where, read.sluice);
+  const { logger, onClose, insight } = partsOf(where, read.sluice);
   const messages = messageRowsOf(read.webhooks);
   if (read.webhooks !== undefined && messages === undefined) {
     const remedy = "give the result of createWebhooks()";
@@ -192,6 +192,8 @@ export function createOutbox(options: OutboxOptions): Outbox {
         logger,
         notify,
         readId: async () => (await state.readMark(of)).id,
+        counts: state.counts,
+        report: (report) => insight.reportOutbox(report),
       });
       const relay: Relay = {
         async close() {

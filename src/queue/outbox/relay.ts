@@ -4,6 +4,8 @@ import { reasonOf } from "../../core/describe.ts";
 import { LONGEST_MS } from "../../core/input/options.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Connections, PgClient } from "./database.ts";
+import type { OutboxReport } from "../../core/stores/insight/store.ts";
+import type { OutboxCounts } from "./state.ts";
 import { createBatches, type BatchParts } from "./batch.ts";
 import { sweep } from "./sweep.ts";
 import { channelOf, SHARDS } from "./table.ts";
@@ -14,13 +16,17 @@ export interface Relay {
   close(): Promise<void>;
 }
 
-export interface RelayParts extends Omit<BatchParts, "outbox"> {
+export interface RelayParts extends Omit<BatchParts, "outbox" | "onMoved"> {
   readonly connections: Connections;
   readonly logger: Logger;
   /** Whether producers notify relays. */
   readonly notify: boolean;
   /** Reads the id of the outbox from the database. */
   readonly readId: () => Promise<string>;
+  /** Counts the rows of the outbox. */
+  readonly counts: () => Promise<OutboxCounts>;
+  /** Stores a report in Redis, so that all servers can show the outbox. */
+  readonly report: (report: OutboxReport) => Promise<void>;
 }
 
 /**
@@ -34,12 +40,17 @@ const HALVES = [
 /** How long the relay waits after an error of the database or of Redis. */
 const TROUBLE_WAIT_MS = 1_000;
 const SWEEP_EVERY_MS = 10_000;
+const REPORT_EVERY_MS = 5_000;
+/** Counting the rows of a large table takes at most a twentieth of the time. */
+const REPORT_BY_DURATION = 20;
 
 export function startRelay(parts: RelayParts): Relay {
-  const { connections, options, readId } = parts;
+  const { connections, options, readId, name } = parts;
   const logger = sampled(parts.logger, () => performance.now());
   const ended = new AbortController();
   const alarms: { ring(): void }[] = [];
+  let movedSinceReport = 0;
+  const onMoved = (rows: number): void => void (movedSinceReport += rows);
 
   /** Returns a function that logs a problem once, until the problem is over or another one occurs. */
   function createNote(): (problem: unknown) => void {
@@ -73,7 +84,7 @@ export function startRelay(parts: RelayParts): Relay {
 
   async function run(outboxRead: Promise<string>, shards: readonly number[]): Promise<void> {
     const outbox = await outboxRead;
-    const moveBatch = createBatches({ ...parts, outbox, logger });
+    const moveBatch = createBatches({ ...parts, outbox, logger, onMoved });
     const note = createNote();
     const alarm = createAlarm(ended.signal);
     alarms.push(alarm);
@@ -96,6 +107,27 @@ export function startRelay(parts: RelayParts): Relay {
     while (!ended.signal.aborted) {
       await sleep(SWEEP_EVERY_MS);
       await sweep({ ...parts, ...options, outbox }, ended.signal).then(note, note);
+    }
+  }
+
+  async function report(outbox: string): Promise<void> {
+    const { waiting: pending, failed, lagMs: oldestMs } = await parts.counts();
+    const moved = movedSinceReport;
+    // Rows in a lost report are not counted, because the report may have been stored.
+    movedSinceReport = 0;
+    const state = { name: `${name.schema}.${name.table}`, pending, failed, oldestMs };
+    await parts.report({ outbox, moved, state });
+  }
+
+  /** Reports at once and then about every five seconds, and once more at the end. */
+  async function reportAlways(outboxRead: Promise<string>): Promise<void> {
+    const outbox = await outboxRead;
+    const note = createNote();
+    while (!ended.signal.aborted) {
+      const beganMs = performance.now();
+      await report(outbox).then(note, note);
+      const tookMs = performance.now() - beganMs;
+      await sleep(Math.max(REPORT_EVERY_MS, tookMs * REPORT_BY_DURATION));
     }
   }
 
@@ -123,11 +155,14 @@ export function startRelay(parts: RelayParts): Relay {
 
   const outboxRead = readOutbox();
   const moving = HALVES.map((shards) => run(outboxRead, shards));
-  const running = Promise.all([...moving, sweepAlways(outboxRead), listen()]);
+  const others = [sweepAlways(outboxRead), listen(), reportAlways(outboxRead)];
+  const running = Promise.all([...moving, ...others]);
   return {
     async close() {
       ended.abort();
       await running;
+      // The rows are moved, so a lost report must not make the close fail.
+      if (movedSinceReport > 0) await outboxRead.then(report).catch(() => undefined);
     },
   };
 }

@@ -13,14 +13,18 @@ import {
   type TableName,
 } from "./table.ts";
 
-/** The state of an outbox. */
-export interface OutboxStatus {
+/** The numbers of rows in an outbox. */
+export interface OutboxCounts {
   /** The number of rows that were not moved yet, without failed rows: `12`. */
   readonly waiting: number;
   /** The number of rows that relays no longer try: `1`. */
   readonly failed: number;
   /** The age of the oldest waiting row, in ms. 0 without waiting rows. */
   readonly lagMs: number;
+}
+
+/** The state of an outbox. */
+export interface OutboxStatus extends OutboxCounts {
   /** The rows that their queue has rejected, the oldest first. At most 100. */
   readonly rejected: readonly RejectedRow[];
 }
@@ -42,6 +46,8 @@ export interface OutboxState {
   migrate(): Promise<void>;
   /** @throws {@link InvalidOptionError} when the table is missing or of another version. */
   readMark(where: string): Promise<TableMark>;
+  /** Counts the rows. The table must exist. */
+  counts(): Promise<OutboxCounts>;
   status(): Promise<OutboxStatus>;
   retry(options: RetryOptions): Promise<number>;
 }
@@ -75,7 +81,21 @@ export function createState({
     throw new InvalidOptionError({ where, option: "table", value, remedy });
   }
 
+  async function readCounts(): Promise<OutboxCounts> {
+    const [counts] =
+      await connections.query(`SELECT count(*) FILTER (WHERE failed_at IS NULL)::text AS waiting,
+        count(*) FILTER (WHERE failed_at IS NOT NULL)::text AS failed,
+        (1000 * extract(epoch FROM clock_timestamp() - min(created_at) FILTER (WHERE failed_at IS NULL)))::text AS lag
+      FROM ${table}`);
+    return {
+      waiting: Number(counts!["waiting"]),
+      failed: Number(counts!["failed"]),
+      lagMs: Math.max(0, Math.round(Number(counts!["lag"] ?? 0))),
+    };
+  }
+
   return {
+    counts: readCounts,
     async migrate() {
       // The SQL would wait for open transactions of producers, although it changes nothing.
       if ((await findMark()) !== undefined) return void (await readMarkOf("outbox.migrate()"));
@@ -86,19 +106,14 @@ export function createState({
     readMark: readMarkOf,
     async status() {
       await readMarkOf("outbox.status()");
-      const [[counts], rejected] = await Promise.all([
-        connections.query(`SELECT count(*) FILTER (WHERE failed_at IS NULL)::text AS waiting,
-            count(*) FILTER (WHERE failed_at IS NOT NULL)::text AS failed,
-            (1000 * extract(epoch FROM clock_timestamp() - min(created_at) FILTER (WHERE failed_at IS NULL)))::text AS lag
-          FROM ${table}`),
+      const [counts, rejected] = await Promise.all([
+        readCounts(),
         connections.query(`SELECT id::text, target, attempts::text, last_error,
             (1000 * extract(epoch FROM next_try_at))::text AS next_ms
           FROM ${table} WHERE attempts > 0 ORDER BY position LIMIT ${MOST_LISTED}`),
       ]);
       return {
-        waiting: Number(counts!["waiting"]),
-        failed: Number(counts!["failed"]),
-        lagMs: Math.max(0, Math.round(Number(counts!["lag"] ?? 0))),
+        ...counts,
         rejected: rejected.map((row) => ({
           id: row["id"]!,
           target: row["target"]!,

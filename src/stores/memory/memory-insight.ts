@@ -163,6 +163,9 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
     async liveWorkers() {
       return [...workersOf.values()].flat().map(({ worker }) => worker);
     },
+    // Outboxes need Redis.
+    async reportOutbox() {},
+    outboxes: async () => [],
     async workers() {
       return [...workersOf].flatMap(([replica, reports]) =>
         reports.map((worker) => ({ ...worker, replica })),

@@ -210,6 +210,11 @@ export function combineInsight(
       );
       return answers.flat();
     },
+    // The id of the outbox chooses the server, so that all relays choose the same one.
+    reportOutbox: (report) => storeOf(report.outbox).reportOutbox(report),
+    async outboxes() {
+      return (await fromAll((store) => store.outboxes())).answers.flat();
+    },
     async workers() {
       return (await fromAll((store) => store.workers())).answers.flat();
     },

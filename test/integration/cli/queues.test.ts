@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { pretendWorker } from "../../support/jobs/outlook.ts";
+import { partsOf } from "../../../src/sluice/parts.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
@@ -129,7 +130,27 @@ describe("sluice, with queues,", () => {
       `  charges:${other!.id}  waiting, waits for no worker  <- blocks`,
       "",
     ]);
+    expect((await sluice("flow", "charges", second.id)).out.split("\n")).toEqual([
+      `charges:${second.id}  delayed`,
+      `  charges:${first!.id}  waiting, waits for no worker  <- blocks`,
+      "Jobs that wait for it:",
+      `  charges:${last.id}  delayed`,
+      "",
+    ]);
+    expect((await sluice("flow", "charges", other!.id)).out).toMatch(/^charges:\d+ .*<- blocks$/m);
     expect((await sluice("flow", "charges", "none")).code).not.toBe(0);
+  });
+
+  it("lists the outboxes that relays have reported", async () => {
+    const { service } = await openQueue();
+    expect((await sluice("outboxes")).out).toBe("No relay has reported an outbox.\n");
+    const state = { name: "public.sluice_outbox", pending: 3, failed: 1, oldestMs: 7_200_000 };
+    await partsOf("a test", service).insight.reportOutbox({ outbox: "o-1", state, moved: 5 });
+
+    const { code, out } = await sluice("outboxes");
+
+    expect(code).toBe(0);
+    expect(out).toMatch(/^public\.sluice_outbox +3 +2 h +1 +5 +\S+ \S+ ago$/m);
   });
 
   it("replays and removes dead letters, and removes none without a confirmation", async () => {

@@ -50,6 +50,56 @@ function open(options: Omit<QueueOptions<string>, "bucket"> = {}): Opened {
 
 const ONCE = { attempts: 1 } as const;
 
+describe("job.flow()", () => {
+  it("counts the parents and children of a job, and names the first of them", async () => {
+    const { charges, reports, work, failing } = open();
+    failing.add("bad");
+    const good = await charges.enqueue("good", ONCE);
+    const bad = await charges.enqueue("bad", ONCE);
+    const late = await charges.enqueueMany(
+      Array.from({ length: 30 }, (_, at) => `late ${at}`),
+      { delayMs: 3_600_000 },
+    );
+    const options = { after: [good, bad, ...late], onParentFailure: "run" } as const;
+    const child = await reports.enqueue("child", options);
+    const grandchild = await charges.enqueue("grandchild", { after: [child] });
+    work();
+
+    await waitUntil(async () => (await child.flow()).ended.count === 2, "two parents have ended");
+
+    const flow = await child.flow();
+    expect(flow.ended.first).toEqual([
+      { queue: "charges", id: good.id, state: "done" },
+      { queue: "charges", id: bad.id, state: "failed" },
+    ]);
+    expect(flow.awaited.count).toBe(30);
+    expect(flow.awaited.first.map(({ id }) => id)).toEqual(late.slice(0, 24).map(({ id }) => id));
+    expect(flow.children).toEqual({
+      count: 1,
+      first: [{ queue: "charges", id: grandchild.id }],
+    });
+    expect((await late[0]!.flow()).children.count).toBe(1);
+    const none = { count: 0, first: [] };
+    expect(await grandchild.flow()).toMatchObject({ ended: none, children: none });
+  });
+
+  it("bounds the ended parents of a large group", async () => {
+    const { charges, reports, work } = open();
+    const { final } = await charges.enqueueGroup(
+      Array.from({ length: 300 }, (_, at) => `item ${at} ${"x".repeat(80)}`),
+      { then: { queue: reports, data: "final" }, open: true },
+    );
+    work();
+
+    await waitUntil(async () => (await final.flow()).ended.count === 300, "all items are done");
+
+    const { ended, awaited } = await final.flow();
+    expect(ended.first).toHaveLength(24);
+    expect(new Set(ended.first.map(({ state }) => state))).toEqual(new Set(["done"]));
+    expect(awaited).toEqual({ count: 0, first: [] });
+  });
+});
+
 describe("after", () => {
   it("starts a job once its parents in several queues have ended, and passes their results", async () => {
     const { charges, reports, runs, work } = open();

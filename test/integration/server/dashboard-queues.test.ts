@@ -167,6 +167,51 @@ describe("the board of queues", () => {
     expect(errors).toEqual([]);
   });
 
+  it("shows the flow of a job as a tree, with the jobs that block it", async () => {
+    const { url, queue } = await openQueueBoard();
+    const items = Array.from({ length: 30 }, (_, at) => ({ card: String(at) }));
+    const { final, jobs } = await queue.enqueueGroup(items, {
+      then: { data: { card: HOSTILE }, options: { key: HOSTILE } },
+    });
+    const child = await queue.enqueue({ card: "child" }, { after: [final], id: "<b>child</b>" });
+    const { page, errors } = await boards.open(`${url}/#/queue/charges`);
+    const tree = page.locator(".tree").first();
+
+    await page.getByRole("button", { name: "Scheduled" }).click();
+    await page.getByRole("link", { name: "<b>child</b>" }).click();
+    await page.getByText("The job waits: 1 parent has not ended.").waitFor();
+    await tree.getByRole("link", { name: final.id, exact: true }).click();
+    await page.getByText("The job waits: 30 parents have not ended.").waitFor();
+
+    expect(await tree.getByText("blocks").count()).toBe(24);
+    expect(await tree.locator("li li").last().textContent()).toBe("and 6 more");
+    expect(await page.locator(".tree").last().textContent()).toBe(`charges / ${child.id}delayed`);
+    await tree.getByRole("link", { name: jobs[0]!.id, exact: true }).click();
+    await page.getByText("The job waits: no worker is alive.").waitFor();
+    expect(await tree.textContent()).toContain("blocks");
+    expect(await page.evaluate("window.hurt")).toBeUndefined();
+    expect(errors).toEqual([]);
+  });
+
+  it("cancels a waiting job, and replays a dead letter, after it said what that does", async () => {
+    const { url, queue, id } = await openQueueBoard();
+    const waiting = await queue.enqueue({ card: "1" });
+    const { page } = await boards.open(`${url}/#/job/charges/${waiting.id}`);
+
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByText("The job will be removed").waitFor();
+    expect(await waiting.state()).toBe("waiting");
+    await page.getByRole("button", { name: "Cancel the job" }).click();
+    await page.getByText(`${waiting.id} was cancelled.`).waitFor();
+    expect(await waiting.state()).toBeUndefined();
+    await page.goto(`${url}/#/job/charges/${id}`);
+    await page.getByRole("button", { name: "Replay" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Replay" }).click();
+
+    await page.getByText("1 job put back into the queue.").waitFor();
+    expect(await queue.counts()).toMatchObject({ failed: 0, waiting: 1 });
+  });
+
   it("shows the keys of which most jobs wait, with their weights", async () => {
     const service = sluices.open();
     const bucket = service.bucket("api", { rate: "1/h" });
@@ -252,11 +297,15 @@ describe("the board of queues", () => {
     await queue.purge({ reason: "Expired" }, { by: "bob" });
     await queue.set({ maxBacklog: 500, by: "ann", reason: "429s", forMs: 3_600_000 });
     await queue.enqueue({ card: "1" }, { cron: "0 3 * * *", timeZone: "UTC", dedupeId: "nightly" });
+    const parents = await queue.enqueueMany([{ card: "2" }, { card: "3" }], { key: "acme" });
+    const child = await queue.enqueue({ card: "4" }, { after: parents });
+    await queue.enqueue({ card: "5" }, { after: [child] });
     const { page } = await boards.open(url, { theme, width });
 
     const flaws = await flawsOf(page, url, [
       ["#/queues", "table.cards"],
       ["#/queue/charges", "text=nightly"],
+      [`#/job/charges/${child.id}`, ".tree"],
       ["#/changes", "text=paused 1 h"],
     ]);
 

@@ -2,6 +2,7 @@ import { Redis } from "ioredis";
 import { beforeEach, describe, expect, inject, it, onTestFinished } from "vitest";
 import type { Queue, Sluice } from "sluice";
 import type { SluiceServer } from "sluice/server";
+import { partsOf } from "../../../src/sluice/parts.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { askAsDescribed, routesOf } from "../../support/server/described.ts";
 import { ACT, ask, openServers, VIEW, type Asking } from "../../support/server/open-server.ts";
@@ -122,6 +123,7 @@ describe("/api/v1/queues", () => {
     const secret = service.queue("secret", { bucket: queue.bucket });
     const parent = await secret.enqueue("salaries");
     const { id } = await queue.enqueue({ card: SECRET }, { after: [parent] });
+    const child = await secret.enqueue("bonuses", { after: [{ queue: "charges", id }] });
     const path = `/api/v1/queues/charges/jobs/${id}/flow`;
     const token = "only-for-charges-0123456789";
     const scoped = await servers.open(service, {
@@ -142,6 +144,27 @@ describe("/api/v1/queues", () => {
     expect(flowOf(all.json)).toMatchObject({ queue: "charges", id, state: "delayed" });
     expect(flowOf(all.json).parents).toMatchObject([step]);
     expect(flowOf(some.json).parents).toEqual([step]);
+    const linked = { queue: "secret", id: child.id };
+    expect(all.json).toMatchObject({
+      ended: { first: [], more: 0 },
+      children: { first: [{ ...linked, state: "delayed" }], more: 0 },
+    });
+    expect(some.json).toMatchObject({ children: { first: [linked], more: 0 } });
+    expect(some.text).not.toContain("bonuses");
+  });
+
+  it("lists the outboxes that relays have reported", async () => {
+    const state = { name: "public.sluice_outbox", pending: 3, failed: 1, oldestMs: 2_000 };
+    const { insight } = partsOf("a test", service);
+    await insight.reportOutbox({ outbox: "o-1", state, moved: 5 });
+    await insight.reportOutbox({ outbox: "o-1", state, moved: 7 });
+
+    const { json } = await call("GET /api/v1/outboxes", { token: VIEW });
+
+    expect(json.outboxes).toMatchObject([
+      { ...state, outbox: "o-1", moved: 12, oldestMs: expect.any(Number) },
+    ]);
+    expect((json.outboxes as { oldestMs: number }[])[0]!.oldestMs).toBeGreaterThanOrEqual(2_000);
   });
 
   it("groups dead letters by their error", async () => {

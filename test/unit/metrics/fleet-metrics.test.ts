@@ -36,7 +36,7 @@ function openFleet({ buckets = 0, queues = 0, unreachable = [], broken = () => f
     async overview({ after = "", afterQueue = "", limit }) {
       const page = pageOf(buckets, after, limit);
       const queuePage = pageOf(queues, afterQueue, limit);
-      const others = { replicas: [], workers: [], unreachable };
+      const others = { replicas: [], workers: [], outboxes: [], unreachable };
       const next = { next: page.next, nextQueue: queuePage.next };
       const found = { buckets: page.of.map(bucketOf), queues: queuePage.of.map(queueOf) };
       return { ...found, ...next, ...others };

@@ -31,6 +31,10 @@ export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, Cha
   workers(): Promise<readonly WorkerFacts[]>;
   /** Returns the ids of the live workers of these queues, as `queue.status()` counts them. */
   liveWorkers(queues: readonly string[]): Promise<readonly string[]>;
+  /** Stores the report of a relay about its outbox. */
+  reportOutbox(report: OutboxReport): Promise<void>;
+  /** Returns the latest report about each outbox. */
+  outboxes(): Promise<readonly OutboxFacts[]>;
   history(bucket: string, span: { fromMs: number; untilMs: number }): Promise<readonly Point[]>;
   endOverride(override: Pick<Override, "bucket" | "id">): Promise<void>;
 }
@@ -133,6 +137,34 @@ export interface WorkerActivity {
    * process.
    */
   readonly client?: string | undefined;
+}
+
+/** What a relay reports about its outbox. */
+export interface OutboxReport {
+  /** The unique id of the outbox, from its database. */
+  readonly outbox: string;
+  readonly state: OutboxCounts;
+  /** The rows that the relay has moved since its last report. */
+  readonly moved: number;
+}
+
+interface OutboxCounts {
+  /** The schema and the name of the table: `"public.sluice_outbox"`. */
+  readonly name: string;
+  /** The rows that were not moved yet, without failed rows. */
+  readonly pending: number;
+  /** The rows that relays no longer try. */
+  readonly failed: number;
+  /** The age of the oldest pending row, in ms. 0 without pending rows. */
+  readonly oldestMs: number;
+}
+
+export interface OutboxFacts extends OutboxCounts {
+  readonly outbox: string;
+  /** The rows that all relays have moved. */
+  readonly moved: number;
+  /** The age of the report, in ms. */
+  readonly reportedAgoMs: number;
 }
 
 export interface WorkerFacts extends WorkerActivity {

@@ -7,6 +7,7 @@ import { endpointsView } from "./views/endpoints.js";
 import { h, morph, morphChildren } from "./parts/dom.js";
 import { field } from "./parts/form.js";
 import { time } from "./parts/format.js";
+import { jobView } from "./views/job.js";
 import { logView } from "./views/log.js";
 import { queueView } from "./views/queue.js";
 import { queuesView } from "./views/queues.js";
@@ -17,7 +18,7 @@ const EVERY_MS = 2_000;
 const SESSION = `api/v1/session?${new URLSearchParams({ path: new URL(".", location).pathname })}`;
 const TABS = [
   ["#/", "Buckets", /^#\/(bucket\/|$)/],
-  ["#/queues", "Queues", /^#\/queues?(\/|$)/],
+  ["#/queues", "Queues", /^#\/(queues|queue|job)(\/|$)/],
   ["#/workers", "Workers", /^#\/workers$/],
   ["#/endpoints", "Endpoints", /^#\/endpoints?(\/|$)/],
   ["#/changes", "Changes", /^#\/changes$/],
@@ -49,10 +50,14 @@ const PAGES = {
 };
 
 function viewOf(hash) {
-  const [, kind, encoded] = /^#\/(bucket|queue|endpoint)\/(.+)$/.exec(hash) ?? [];
+  const [, kind, encoded] = /^#\/(bucket|queue|job|endpoint)\/(.+)$/.exec(hash) ?? [];
   if (kind === undefined) return (PAGES[hash] ?? bucketsView)(parts);
   if (kind === "bucket") return bucketView({ ...parts, name: decodeURIComponent(encoded) });
   if (kind === "queue") return queueView({ ...parts, name: decodeURIComponent(encoded) });
+  if (kind === "job") {
+    const [queue, id = ""] = encoded.split("/").map(decodeURIComponent);
+    return jobView({ ...parts, queue, id });
+  }
   const [sender, tenant = "", id = ""] = encoded.split("/").map(decodeURIComponent);
   return endpointView({ ...parts, sender, tenant, id });
 }

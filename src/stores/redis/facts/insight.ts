@@ -28,6 +28,7 @@ import {
   fleetBase,
   FLEET,
   insightScripts,
+  OUTBOX_STATE,
   readChange,
   RULED,
   RULES,
@@ -135,6 +136,20 @@ export function createRedisInsight(
         return live.flat();
       });
     },
+    reportOutbox: (report) => sendOnce(() => scripts.reportOutbox(report)),
+    outboxes: () =>
+      send(async () => {
+        const [atMs, states, moved] = await Promise.all([
+          nowMs(),
+          redis.hgetall(`${base}:outboxes`),
+          redis.hgetall(`${base}:outboxes-moved`),
+        ]);
+        return Object.entries(states).map(([outbox, stored]) => {
+          const { atMs: reportedAtMs, state } = OUTBOX_STATE.read(stored);
+          const reportedAgoMs = Math.max(0, atMs - reportedAtMs);
+          return { ...state, outbox, moved: Number(moved[outbox] ?? 0), reportedAgoMs };
+        });
+      }),
     report: (report) =>
       sendOnce(async () => {
         const { queues, workers } = report;

@@ -124,6 +124,29 @@ export function createRedisFlows(redis: Redis | Cluster, prefix: string) {
       const [count, first] = await Promise.all([redis.zcard(key), redis.zrange(key, 0, most - 1)]);
       return { count, first };
     },
+    /**
+     * Counts the parents of a job that have ended, and the children that wait for the job. Reads some of the outcomes as
+     * stored, and the first children.
+     */
+    async links({ queue, id, most }: OfQueue & { readonly id: string; readonly most: number }) {
+      const [, outcomes] = parentKeys({ prefix, queue, id });
+      const children = childrenKey({ prefix, queue, id });
+      const [endedCount, [, fields], childCount, first] = await Promise.all([
+        redis.hlen(outcomes),
+        // Redis may return more, and the results of the parents are part of the outcomes.
+        redis.hscan(outcomes, 0, "COUNT", most),
+        redis.zcard(children),
+        redis.zrange(children, 0, most - 1),
+      ]);
+      const pairs = Array.from(
+        { length: Math.min(most, fields.length / 2) },
+        (_, at) => [fields[at * 2]!, fields[at * 2 + 1]!] as const,
+      );
+      return {
+        ended: { count: endedCount, first: pairs },
+        children: { count: childCount, first },
+      };
+    },
   };
 }
 

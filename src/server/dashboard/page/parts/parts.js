@@ -1,6 +1,7 @@
 /** What several views show. */
 import { h, svg } from "./dom.js";
-import { ago, count, duration, rate, time } from "./format.js";
+import { WAIT_REASONS } from "./forms.js";
+import { ago, count, duration, plural, rate, time } from "./format.js";
 
 export const tile = (label, value, { note = "", isWarning, meter } = {}) =>
   h(
@@ -104,6 +105,25 @@ export function badges(status) {
   if (rateFactor < 1) found.push(badge("warn", `${Math.round(rateFactor * 100)} % of the rate`));
   return found;
 }
+
+const TONES = { active: "info", done: "good", failed: "danger", cancelled: "warn" };
+/** The state of a job. Undefined for a job of a queue that the token is not for. */
+export const jobState = (state) =>
+  badge(TONES[state] ?? "quiet", state ?? "not in the scope of your token");
+
+/** Why a job waits, as a clause: `"a limit of the bucket has no room (100/s)"`. */
+export function whyText({ waitsFor, limit, parents, isGroupOpen }) {
+  if (waitsFor === "parents") {
+    const open = isGroupOpen ? "its group is open" : "";
+    const jobs =
+      parents?.count > 0 ? `${plural(parents.count, "parent has", "parents have")} not ended` : "";
+    return [jobs, open].filter((text) => text !== "").join(", and ") || WAIT_REASONS.parents;
+  }
+  return `${WAIT_REASONS[waitsFor] ?? waitsFor}${limit === undefined ? "" : ` (${limit})`}`;
+}
+
+export const keyOf = ({ key }) =>
+  key === undefined ? nothing() : typeof key === "string" ? key : key.join(" / ");
 
 export const isOn = (ms) => ms === "forever" || ms > 0;
 export const badge = (tone, text) => h(`span.badge.${tone}`, {}, text);

@@ -9,19 +9,31 @@ import {
   button,
   crumb,
   isOn,
+  jobState,
+  keyOf,
   link,
   nothing,
   notice,
   pageHead,
+  pager,
   panel,
   settingsPanel,
   table,
   tablePanel,
   tile,
   when,
+  whyText,
 } from "../parts/parts.js";
 
 const SHOWN = 25;
+const JOBS_SHOWN = 10;
+const JOB_STATES = [
+  ["", "All"],
+  ["waiting", "Queued"],
+  ["active", "Running"],
+  ["delayed", "Scheduled"],
+  ["done", "Done"],
+];
 /** How many dead letters the page groups. It reads them again with each refresh, so only the newest. */
 const GROUPED = 1_000;
 const NO_GROUPS = { groups: [], looked: 0, hasMore: false };
@@ -29,21 +41,28 @@ const NO_GROUPS = { groups: [], looked: 0, hasMore: false };
 export function queueView({ name, redraw, stay, mayAct }) {
   const path = `api/v1/queues/${encodeURIComponent(name)}`;
   /** The data of the dead letters for which the user pressed "Show data". */
-  const shown = stay(`queue ${name}`, { data: new Map() });
+  const shown = stay(`queue ${name}`, { data: new Map(), state: "", cursors: [] });
 
   return {
     title: name,
     async load(signal) {
       const query = new URLSearchParams({ queue: name, limit: SHOWN });
-      const [queue, { failed }, { changes }] = await Promise.all([
+      const cursor = shown.cursors.at(-1);
+      const page = new URLSearchParams({
+        limit: JOBS_SHOWN,
+        ...(shown.state && { state: shown.state }),
+        ...(cursor && { cursor }),
+      });
+      const [queue, jobs, { failed }, { changes }] = await Promise.all([
         ask(path, { signal }),
+        ask(`${path}/jobs?${page}`, { signal }),
         ask(`${path}/failed?limit=${SHOWN}`, { signal }),
         ask(`api/v1/changes?${query}`, { signal }),
       ]);
       const grouped = queue.status.jobs.failed > 0 ? await groupsOf(signal) : NO_GROUPS;
-      return { ...queue, failed, grouped, changes };
+      return { ...queue, jobs, failed, grouped, changes };
     },
-    draw({ bucket, status, pauses, schedules, failed, grouped, changes }) {
+    draw({ bucket, status, pauses, schedules, jobs, failed, grouped, changes }) {
       const own = pauses.find(({ key }) => key === undefined);
       return [
         crumb("#/queues", "Queues"),
@@ -59,6 +78,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
         reasons(status, pauses),
         tiles(status),
         lanesPanel(status),
+        panel("Jobs", jobsTable(jobs), stateChoice()),
         grouped.groups.length > 0 && panel("Dead letters by error", groupsTable(grouped)),
         panel(
           "Dead letters",
@@ -93,6 +113,37 @@ export function queueView({ name, redraw, stay, mayAct }) {
       ];
     },
   };
+
+  function show(state, cursors) {
+    Object.assign(shown, { state, cursors });
+    redraw();
+  }
+
+  function stateChoice() {
+    return h(
+      "div.choice",
+      { role: "group", "aria-label": "Jobs by state" },
+      JOB_STATES.map(([state, label]) =>
+        button(label, () => show(state, []), { "aria-pressed": String(shown.state === state) }),
+      ),
+    );
+  }
+
+  function jobsTable({ jobs, cursor }) {
+    const rows = jobs.map((job) => [
+      link(job.id, "job", name, job.id),
+      jobState(job.state ?? "gone"),
+      h("span", {}, keyOf(job)),
+      job.priority,
+      `${count(job.attemptsMade)} of ${count(job.attempts)}`,
+      when(job.enqueuedAtMs),
+    ]);
+    const heads = ["Job", "State", "Key", "Priority", "#Attempts", "Enqueued"];
+    return [
+      table("Jobs", heads, rows, "No job is in this state."),
+      pager(shown.cursors, cursor, (cursors) => show(shown.state, cursors)),
+    ];
+  }
 
   /** Grouping reads many dead letters. If it fails or takes too long, the rest of the page still shows. */
   async function groupsOf(signal) {
@@ -190,7 +241,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
 
   function deadLetters(failed) {
     const rows = failed.map((job) => [
-      h("code", { title: job.id }, job.id),
+      h("code", { title: job.id }, link(job.id, "job", name, job.id)),
       h("span", {}, keyOf(job)),
       count(job.attempts),
       when(job.failedAtMs),
@@ -222,9 +273,6 @@ export function queueView({ name, redraw, stay, mayAct }) {
     );
   }
 }
-
-const keyOf = ({ key }) =>
-  key === undefined ? nothing() : typeof key === "string" ? key : key.join(" / ");
 
 /** The keys with the most queued jobs. A key is skipped while it is paused or at its own limit. */
 export function lanesPanel({ lanes, totalLanes }) {
@@ -264,11 +312,10 @@ function schedule({ dedupeId, every, cron, timeZone, nextAtMs, last, missed }) {
   ];
 }
 
-function reasons({ oldest, unexplainedMs, workers, jobs }, pauses) {
+function reasons({ name, oldest, unexplainedMs, workers, jobs }, pauses) {
   const keys = pauses.filter(({ key }) => key !== undefined);
   const own = pauses.find(({ key }) => key === undefined);
   const why = oldest?.why;
-  const limit = why?.limit === undefined ? "" : ` (${why.limit})`;
   return [
     own !== undefined &&
       notice(
@@ -285,7 +332,11 @@ function reasons({ oldest, unexplainedMs, workers, jobs }, pauses) {
         `No limit explains ${duration(unexplainedMs)} of the wait. Check the workers: they may be dead, stuck or too few.`,
       ),
     why !== undefined &&
-      notice("info", `The oldest due job, ${oldest.id}, is waiting for: ${why.waitsFor}${limit}.`),
+      notice("info", [
+        "The oldest due job, ",
+        link(oldest.id, "job", name, oldest.id),
+        `, waits: ${whyText(why)}.`,
+      ]),
   ];
 }
 

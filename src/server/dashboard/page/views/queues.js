@@ -1,7 +1,7 @@
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { count, duration, rate } from "../parts/format.js";
-import { badge, link, nothing, pager, table } from "../parts/parts.js";
+import { badge, link, nothing, pager, table, tablePanel } from "../parts/parts.js";
 
 const HEADS = [
   "Queue",
@@ -14,6 +14,17 @@ const HEADS = [
   "#Dead letters",
 ];
 
+const OUTBOX_HEADS = [
+  "Outbox",
+  "#Pending rows",
+  "#Oldest",
+  "#Failed rows",
+  "#Moved rows",
+  "#Last report",
+];
+/** Relays report every five seconds. */
+const SILENT_MS = 60_000;
+
 export function queuesView({ redraw, stay }) {
   const pages = stay("queues", { after: [] });
   const go = (after) => {
@@ -22,11 +33,15 @@ export function queuesView({ redraw, stay }) {
   };
   return {
     title: "Queues",
-    load(signal) {
+    async load(signal) {
       const after = pages.after.at(-1);
-      return ask(`api/v1/queues?${new URLSearchParams(after && { after })}`, { signal });
+      const [page, { outboxes }] = await Promise.all([
+        ask(`api/v1/queues?${new URLSearchParams(after && { after })}`, { signal }),
+        ask("api/v1/outboxes", { signal }),
+      ]);
+      return { ...page, outboxes };
     },
-    draw({ queues, next }) {
+    draw({ queues, next, outboxes }) {
       return [
         h("h1", {}, "Queues"),
         h(
@@ -35,6 +50,8 @@ export function queuesView({ redraw, stay }) {
           table("Queues", HEADS, queues.map(row), "No process has opened a queue yet."),
         ),
         pager(pages.after, next, go),
+        outboxes.length > 0 &&
+          tablePanel("Outboxes", OUTBOX_HEADS, outboxes.map(outboxRow), "No outbox."),
       ];
     },
   };
@@ -57,6 +74,20 @@ function row({ name, status, unreachable }) {
     ],
     rate(donePerSecond),
     jobs.failed === 0 ? nothing() : badge("warn", count(jobs.failed)),
+  ];
+}
+
+function outboxRow({ name, pending, oldestMs, failed, moved, reportedAgoMs }) {
+  const reported = `${duration(reportedAgoMs)} ago`;
+  return [
+    h("code", {}, name),
+    count(pending),
+    pending === 0 ? nothing() : duration(oldestMs),
+    failed === 0 ? nothing() : badge("warn", count(failed)),
+    count(moved),
+    reportedAgoMs > SILENT_MS
+      ? badge("danger", `no relay for ${duration(reportedAgoMs)}`)
+      : reported,
   ];
 }
 

@@ -17,6 +17,7 @@ import {
   type BucketFacts,
   type Glance,
   type Override,
+  type OutboxReport,
   type ReplicaReport,
 } from "../../../../core/stores/insight/store.ts";
 import {
@@ -148,6 +149,9 @@ export const RULES: Reader<RulesInForce> = mapped(
 
 export const RULED: Reader<RuledPolicy> = barred({ version: int, text });
 
+/** What a relay has reported about its outbox, and when. */
+export const OUTBOX_STATE = barred({ atMs: int, state: json<OutboxReport["state"]>() });
+
 const ACTIVITY = barred({ atMs: int, activity: json<BucketActivity>() });
 
 type StreamEntry = readonly [id: string, fields: readonly string[]];
@@ -221,6 +225,18 @@ export const insightScripts = {
       queues: fromEach(({ queues }: Pick<ReplicaReport, "queues">) =>
         queues.flatMap(({ name, ...facts }) => [name, JSON.stringify(facts)]),
       ),
+    },
+  }),
+
+  /** Stores the report of a relay about its outbox. */
+  reportOutbox: shapeScript({
+    name: "insight/outbox-report",
+    keys: fleetKey,
+    args: {
+      outbox: text,
+      state: json<OutboxReport["state"]>(),
+      moved: int,
+      keptMs: constant(INDEX_KEPT_MS),
     },
   }),
 

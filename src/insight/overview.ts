@@ -91,7 +91,7 @@ export interface ListedWorker {
   readonly client?: string | undefined;
 }
 
-/** An outbox, from the latest report of a relay. Relays report about every five seconds. */
+/** An outbox, from the latest report of a relay. Relays report every 5 to 30 seconds. */
 export interface ListedOutbox {
   /** The unique id of the outbox, from its database. */
   readonly outbox: string;

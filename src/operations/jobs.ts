@@ -379,7 +379,7 @@ const flow = operation({
   cli: {
     command: "flow <queue> <id>",
     about:
-      "the jobs that a job waits for, as a tree, which of them block it, and what waits for it",
+      "the jobs that a job waits for, as a tree, which of them block it, and the jobs that wait for it",
     examples: ["sluice flow reports monthly-7"],
     show: ({ flow: step, ended, children }: ShownFlow) => [
       ...flowLines(step),

@@ -327,7 +327,7 @@ export const OUTBOX: object = object({
   failed: count("The rows that relays no longer try."),
   oldestMs: number("The age of the oldest pending row; 0 without pending rows."),
   moved: count("The rows that all relays have moved. Only increases."),
-  reportedAgoMs: number("The age of the report. Relays report about every five seconds."),
+  reportedAgoMs: number("The age of the report. Relays report every 5 to 30 seconds."),
 });
 
 export const QUEUE_PAUSE: object = object({ "key?": KEY, forMs: ENDLESS });

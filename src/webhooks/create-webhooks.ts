@@ -98,7 +98,7 @@ export interface WebhooksParts {
 
 export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const { where, options, connection, log, timeoutMs } = parts;
-  const { name, isSingle, http, allow, operator } = options;
+  const { name, isSingle, http, allow, operator, devReceiver } = options;
   const logger = sampled(parts.logger, () => performance.now());
   const sealing =
     options.secretsOf !== undefined && options.keys === undefined
@@ -127,6 +127,10 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   if (allow.length > 0) {
     const text = `The webhook sender "${name}" may send to private addresses: ${allow.join(", ")}`;
     parts.logger.warn({ allow }, text);
+  }
+  if (devReceiver !== undefined) {
+    const text = `The webhook sender "${name}" may send to ${devReceiver}, the receiver of sluice dev.`;
+    parts.logger.warn({ devReceiver }, text);
   }
   if (http) parts.logger.warn({ http }, `The webhook sender "${name}" may send without TLS.`);
 
@@ -212,7 +216,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     }),
     endpoints: createEndpoints({
       ...options,
-      targets: { http, judge: judgeOf(options) },
+      targets: { http, devReceiver, judge: judgeOf(options) },
       log,
       store: asked,
       tenantOf,

@@ -13,6 +13,7 @@ import {
 } from "./endpoints/endpoint-options.ts";
 import { ALLOW } from "./guard/addresses.ts";
 import type { Resolve } from "./guard/connector.ts";
+import { readDevReceiver } from "./guard/dev-receiver.ts";
 import { ID } from "./names.ts";
 
 /** The options of `createWebhooks()`. Pass the same options in all processes. */
@@ -201,6 +202,8 @@ export interface ReadWebhooksOptions {
   readonly keys: string | undefined;
   readonly secretsOf: SecretsOf | undefined;
   readonly allow: readonly string[];
+  /** The origin of the receiver of `sluice dev`, whose URLs are allowed. */
+  readonly devReceiver: string | undefined;
   readonly proxy: string | undefined;
   readonly ca: string | readonly string[] | undefined;
   readonly resolve: Resolve | undefined;
@@ -249,6 +252,7 @@ export function readWebhooksOptions(where: string, given: unknown): ReadWebhooks
     secretsOf: others.secretsOf,
     allow: others.allow ?? [],
     http: others.http ?? false,
+    devReceiver: readDevReceiver(where),
     proxy: others.proxy,
     ca: others.ca,
     resolve: others.resolve,

@@ -150,7 +150,7 @@ async function warnIfUnreachable(sluice: Sluice, io: Io, isEnding: () => boolean
 export function rethrowInUse(error: unknown): never {
   if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
   const remedy =
-    "End what listens there, or give another --port, --redis-port, --socket or --grpc.";
+    "End what listens there, or give another --port, --redis-port, --webhooks-port, --socket or --grpc.";
   throw new Error(`${(error as Error).message}. ${remedy}`, { cause: error });
 }
 

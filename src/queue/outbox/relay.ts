@@ -40,9 +40,8 @@ const HALVES = [
 /** How long the relay waits after an error of the database or of Redis. */
 const TROUBLE_WAIT_MS = 1_000;
 const SWEEP_EVERY_MS = 10_000;
-const REPORT_EVERY_MS = 5_000;
-/** Counting the rows of a large table takes at most a twentieth of the time. */
-const REPORT_BY_DURATION = 20;
+/** Counting the rows of a large table takes long, so its reports are less frequent. */
+const REPORT_EVERY_MS = { least: 5_000, most: 30_000, byDuration: 20 };
 
 export function startRelay(parts: RelayParts): Relay {
   const { connections, options, readId, name } = parts;
@@ -119,7 +118,7 @@ export function startRelay(parts: RelayParts): Relay {
     await parts.report({ outbox, moved, state });
   }
 
-  /** Reports at once and then about every five seconds, and once more at the end. */
+  /** Reports at once, and then every 5 to 30 seconds. */
   async function reportAlways(outboxRead: Promise<string>): Promise<void> {
     const outbox = await outboxRead;
     const note = createNote();
@@ -127,7 +126,8 @@ export function startRelay(parts: RelayParts): Relay {
       const beganMs = performance.now();
       await report(outbox).then(note, note);
       const tookMs = performance.now() - beganMs;
-      await sleep(Math.max(REPORT_EVERY_MS, tookMs * REPORT_BY_DURATION));
+      const { least, most, byDuration } = REPORT_EVERY_MS;
+      await sleep(Math.min(most, Math.max(least, tookMs * byDuration)));
     }
   }
 

@@ -18,6 +18,8 @@ import { classOfError, classOfStatus, wordsFor, type Outcome } from "./outcome.t
 export interface DeliverySettings {
   readonly allow?: readonly string[] | undefined;
   readonly resolve?: Resolve | undefined;
+  /** The origin of the receiver of `sluice dev`, which is allowed. */
+  readonly devReceiver?: string | undefined;
   /** The URL of an egress proxy. The proxy then decides which targets are allowed. */
   readonly proxy?: string | undefined;
   readonly ca?: string | readonly string[] | undefined;
@@ -116,11 +118,12 @@ function createDispatcher(
   settings: DeliverySettings,
   certificate: ClientCertificate | undefined,
 ): Dispatcher {
-  const { allow, resolve, proxy, ca, connectMs } = settings;
+  const { allow, resolve, devReceiver, proxy, ca, connectMs } = settings;
   const tls: ConnectorTls = { ca, ...certificate };
   const bounds = { pipelining: 1, maxHeaderSize: MOST_HEADER_BYTES, allowH2: false };
   if (proxy === undefined) {
-    const connect = createConnector({ judge: createJudge(allow), resolve, connectMs, tls });
+    const judge = createJudge(allow);
+    const connect = createConnector({ judge, resolve, devReceiver, connectMs, tls });
     return new Agent({ ...bounds, connect });
   }
   const requestTls = Object.fromEntries(

@@ -25,6 +25,8 @@ export interface ConnectorOptions {
   readonly judge: JudgeAddress;
   /** Resolves host names. Defaults to the system's resolver, including its hosts file. */
   readonly resolve?: Resolve | undefined;
+  /** The origin of the receiver of `sluice dev`, which is allowed whatever `judge` returns. */
+  readonly devReceiver?: string | undefined;
   /** The time limit for the DNS look-up, the connection and TLS together. */
   readonly connectMs: number;
   readonly tls?: ConnectorTls | undefined;
@@ -47,12 +49,19 @@ export const SECURE = { minVersion: "TLSv1.2", rejectUnauthorized: true } as con
 
 /** @internal */
 export function createConnector(options: ConnectorOptions): buildConnector.connector {
-  const { judge, connectMs: timeout, tls = {} } = options;
+  const { judge, devReceiver, connectMs: timeout, tls = {} } = options;
   const given = Object.fromEntries(Object.entries(tls).filter(([, value]) => value !== undefined));
   const lookup = guardedLookup(options);
   const connect = buildConnector({ ...given, ...SECURE, lookup, timeout });
   return (target, callback) => {
     const hostname = withoutBrackets(target.hostname);
+    if (
+      devReceiver !== undefined &&
+      `${target.protocol}//${hostname}:${target.port}` === devReceiver
+    ) {
+      connect(target, callback);
+      return;
+    }
     // Check the address here, because Node calls `lookup` only for names.
     if (isIP(hostname) !== 0 && !judge(hostname)) {
       callback(new BlockedAddressError(hostname, hostname), null);

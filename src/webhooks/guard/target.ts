@@ -26,6 +26,8 @@ export interface TargetRules {
    * attempt. Defaults to allowing all.
    */
   readonly judge?: JudgeAddress | undefined;
+  /** The origin of the receiver of `sluice dev`. Its URLs are allowed. */
+  readonly devReceiver?: string | undefined;
 }
 
 /**
@@ -34,13 +36,16 @@ export interface TargetRules {
  *
  * @internal
  */
-export function urlSchema({ http, judge }: TargetRules): z.ZodType<string> {
+export function urlSchema({ http, judge, devReceiver }: TargetRules): z.ZodType<string> {
   const scheme = http ? "https:// or http://" : "https://";
   return z
     .string({ error: `give a URL that begins with ${scheme}` })
     .max(LONGEST_URL, { error: `give at most ${LONGEST_URL} characters` })
     .superRefine((text, context) => {
-      const message = problemOf(text, { http, scheme }) ?? problemOfAddress(text, judge);
+      const isDev = URL.canParse(text) && new URL(text).origin === devReceiver;
+      const message =
+        problemOf(text, { http: http || isDev, scheme }) ??
+        (isDev ? undefined : problemOfAddress(text, judge));
       if (message !== undefined) context.addIssue({ code: "custom", message });
     });
 }

@@ -38,7 +38,8 @@ const MOST_BYTES = 1_000_000;
 
 /**
  * Starts a receiver for development on 127.0.0.1. It verifies and prints each webhook. It replies
- * with 204, or with 400 if verification fails. Port 0 picks a free port.
+ * with 204, or with 400 if verification fails. To a verified webhook at `/fail/503` or below, it
+ * replies with that status: any from 400 to 599. Port 0 picks a free port.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */
@@ -67,12 +68,14 @@ export async function listen(
         body: Buffer.concat(chunks),
         headers: request.headers,
       });
-      print(`${request.url ?? "/"} ${id ?? ""} ${JSON.stringify(payload)}`);
-      response.writeHead(204).end();
+      const status = statusOf(request.url) ?? 204;
+      const said = [request.url, status, "verified", typeOf(payload), id, JSON.stringify(payload)];
+      print(said.filter((each) => each !== undefined).join(" "));
+      response.writeHead(status).end();
     } catch (error) {
-      const isUntrue = error instanceof WebhookVerificationError;
-      print(`${request.url ?? "/"} refused: ${String(error)}`);
-      response.writeHead(isUntrue ? 400 : 500).end();
+      const status = error instanceof WebhookVerificationError ? 400 : 500;
+      print(`${request.url ?? "/"} ${status} refused: ${String(error)}`);
+      response.writeHead(status).end();
     }
   });
   await new Promise<void>((resolve, reject) => {
@@ -87,6 +90,16 @@ export async function listen(
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+function typeOf(payload: unknown): string | undefined {
+  const { type } = Object(payload) as { readonly type?: unknown };
+  return typeof type === "string" ? type : undefined;
+}
+
+function statusOf(path = "/"): number | undefined {
+  const [, status] = /^\/fail\/([45]\d\d)(?:[/?]|$)/.exec(path) ?? [];
+  return status === undefined ? undefined : Number(status);
 }
 
 function printLine(line: string): void {

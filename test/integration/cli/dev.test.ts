@@ -1,5 +1,8 @@
 import process from "node:process";
-import { describe, expect, inject, it } from "vitest";
+import { randomBytes } from "node:crypto";
+import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
+import { createSecret, createWebhooks } from "sluice/webhooks";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { scriptProcesses, type ScriptProcess } from "../../support/children/script-process.ts";
 import { openSluice } from "../../support/redis/for-one-test.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -11,11 +14,11 @@ async function startDev(
   env: Record<string, string | undefined> = { REDIS_URL: undefined },
 ) {
   const started = processes.start("src/cli/main.ts", {
-    args: ["dev", "--port", "0", "--redis-port", "0", ...args],
+    args: ["dev", "--port", "0", "--redis-port", "0", "--webhooks-port", "0", ...args],
     env,
     isBuilt: true,
   });
-  await waitUntil(() => /^mcp /m.test(started.stdout), "it is ready");
+  await waitUntil(() => /^webhooks /m.test(started.stdout), "it is ready");
   await waitUntil(
     () => env["REDIS_URL"] !== undefined || started.stdout.includes("REDIS_URL"),
     "it has printed the address",
@@ -82,6 +85,37 @@ describe("sluice dev", () => {
       readonly error?: unknown;
     };
     expect(error !== undefined || result?.isError === true ? true : undefined).toBe(isError);
+  });
+
+  it("receives webhooks of a sender that allows only its URL, and fails them on request", async () => {
+    const secret = createSecret();
+    const { started, redis } = await startDev(["--webhooks-secret", secret]);
+    const receiver = lineOf(started, "webhooks")!;
+    vi.stubEnv("SLUICE_DEV_WEBHOOKS", receiver);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const keys = `k1:${randomBytes(32).toString("base64")}`;
+    const sluice = openSluice({ redis, logger: { warn() {}, error() {} } });
+    const hooks = createWebhooks(sluice, { keys, scheduleMs: [0, 3_600_000] });
+    const put = (id: string, url: string) =>
+      hooks.endpoints.put({ tenant: "acme", id, url, secret });
+
+    await put("good", `${receiver}/billing`);
+    await put("bad", `${receiver}/fail/503`);
+    hooks.worker();
+    const { id } = await hooks.send({ tenant: "acme", type: "invoice.paid", data: { total: 7 } });
+
+    const line = `verified invoice.paid ${id} {`;
+    await waitUntil(
+      () =>
+        [`/billing 204 ${line}`, `/fail/503 503 ${line}`].every((each) =>
+          started.stdout.includes(each),
+        ),
+      "both are printed",
+    );
+    const other = receiver.replace(/\d+$/, (port) => String(Number(port) - 1));
+    for (const url of [other, receiver.replace("127.0.0.1", "127.0.0.2")]) {
+      expect(await rejectionOf(put("other", url))).toMatchObject({ option: "url" });
+    }
   });
 
   it("uses the Redis that it is given, and starts none", async () => {

@@ -17,6 +17,8 @@ beforeAll(async () => {
 
 interface Case {
   readonly alert: string;
+  /** The label by which alerts are counted. Defaults to the bucket. */
+  readonly by?: string;
   /** How often Prometheus scrapes. */
   readonly every: string;
   /** Metrics in the notation of promtool: `_` is a scrape that was missed. */
@@ -27,7 +29,14 @@ interface Case {
 }
 
 /** What promtool says: that all is well, or what else fires. */
-async function testRules({ alert, every, series, at, firing }: Case): Promise<string> {
+async function testRules({
+  alert,
+  by = "bucket",
+  every,
+  series,
+  at,
+  firing,
+}: Case): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "sluice-alerts-"));
   onTestFinished(() => rm(folder, { recursive: true }));
   const path = join(folder, "test.yml");
@@ -37,7 +46,7 @@ async function testRules({ alert, every, series, at, firing }: Case): Promise<st
     // Names of alerts and labels alone: their texts may change.
     promql_expr_test: [
       {
-        expr: `count by (bucket) (ALERTS{alertname="${alert}",alertstate="firing"})`,
+        expr: `count by (${by}) (ALERTS{alertname="${alert}",alertstate="firing"})`,
         eval_time: at,
         exp_samples: firing.map((labels) => ({ labels: stringifyLabels(labels), value: 1 })),
       },
@@ -60,6 +69,7 @@ function stringifyLabels(labels: Readonly<Record<string, string>>): string {
 }
 
 const BUCKET = { bucket: "stripe" };
+const OUTBOX = { outbox: "public.sluice_outbox" };
 
 describe("ops/prometheus/alerts.yml", () => {
   it("is valid", async () => {
@@ -117,6 +127,22 @@ describe("ops/prometheus/alerts.yml", () => {
       series: { 'sluice_bucket_refusals_total{bucket="stripe"}': "100x20 102x100" },
       at: "30m",
       firing: [],
+    });
+
+    expect(said).toContain("SUCCESS");
+  });
+
+  it.each([
+    ["fires for a row that waits for minutes", "10+60x30", [OUTBOX]],
+    ["does not fire for rows that wait for seconds", "2x30", []],
+  ])("%s in an outbox", async (_what, values, firing) => {
+    const said = await testRules({
+      alert: "SluiceOutboxLags",
+      by: "outbox",
+      every: "1m",
+      series: { 'sluice_outbox_oldest_seconds{outbox="public.sluice_outbox"}': values },
+      at: "10m",
+      firing,
     });
 
     expect(said).toContain("SUCCESS");

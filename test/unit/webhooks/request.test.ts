@@ -21,7 +21,14 @@ const UNSENT: Deliverer = {
 /** One request of a sender whose `secretsOf` never returns. */
 function ask(signal: AbortSignal, url = URL_): Promise<Delivered> {
   const secretsOf = (): Promise<string> => new Promise(() => {});
-  const options = { isSingle: false, secretsOf, http: false, timeoutMs: 15_000, userAgent: "a" };
+  const options = {
+    isSingle: false,
+    secretsOf,
+    http: false,
+    devReceiver: undefined,
+    timeoutMs: 15_000,
+    userAgent: "a",
+  };
   const send = createRequests({ deliverer: UNSENT, sealing: undefined, options });
   const told = { id: "m", type: "note.made", body: "{}" };
   return send({ tenant: "acme", endpoint: "a" }, { ...RECORD, url }, told, { nowMs: 1, signal });

@@ -1,10 +1,13 @@
 import { Option, type Command } from "commander";
+import { createSecret, listen } from "../../../webhooks/index.ts";
 import { globalsOf, type Io } from "../../io.ts";
 import { portOf, rethrowInUse, serve } from "../serve.ts";
 
 interface DevOptions {
   readonly port: string;
   readonly redisPort: string;
+  readonly webhooksPort: string;
+  readonly webhooksSecret?: string;
   readonly rules?: string;
   readonly allow?: "act";
 }
@@ -16,6 +19,15 @@ export function addDev(program: Command, io: Io): void {
     .description("serves the board, the HTTP API and a Redis in memory, for development")
     .option("--port <port>", "the port of the board and the API; 0 selects a free one", "3010")
     .option("--redis-port <port>", "the port of the Redis in memory; 0 selects a free one", "6379")
+    .option(
+      "--webhooks-port <port>",
+      "the port of the receiver of webhooks; 0 selects a free one",
+      "3011",
+    )
+    .option(
+      "--webhooks-secret <secret>",
+      "the secret that verifies webhooks; defaults to a new one at each start",
+    )
     .option("--rules <file>", "a rules file to apply and watch")
     .addOption(
       new Option("--allow <what>", "act lets AI agents make changes over /mcp").choices(["act"]),
@@ -23,7 +35,9 @@ export function addDev(program: Command, io: Io): void {
     .addHelpText(
       "after",
       `
-Set $REDIS_URL of your processes to the printed address. All data is lost at the end. With --redis or
+Set $REDIS_URL and $SLUICE_DEV_WEBHOOKS of your processes to the printed addresses. Endpoints with a URL of
+the receiver and the printed secret then get their webhooks: each is verified and printed. The receiver
+replies to /fail/503 with that status. All data is lost at the end. With --redis or
 $REDIS_URL, that Redis is used instead. Only this machine can connect, and it needs no token.
 
 Example: sluice dev
@@ -36,8 +50,17 @@ Example: sluice dev --rules sluice.yaml`,
       const redisPort = portOf("--redis-port", options.redisPort, where);
       // Imported only here, because no other command needs the server in memory.
       const { listenInMemory } = await import("../../../stores/memory/redis/server/listener.ts");
+      const webhooksPort = portOf("--webhooks-port", options.webhooksPort, where);
+      const secret = options.webhooksSecret ?? createSecret();
+      const print = (line: string): void => io.out(`webhook    ${line}\n`);
+      const receiver = await listen(webhooksPort, { secret, print }).catch(rethrowInUse);
       const listener =
-        redis === undefined ? await listenInMemory(redisPort).catch(rethrowInUse) : undefined;
+        redis === undefined
+          ? await listenInMemory(redisPort).catch(async (error: unknown) => {
+              await receiver.close();
+              rethrowInUse(error);
+            })
+          : undefined;
       const url = redis ?? listener!.url;
       try {
         await serve(
@@ -53,11 +76,12 @@ Example: sluice dev --rules sluice.yaml`,
                 `mcp        ${at.url}/mcp${options.allow === undefined ? ", read-only" : ""}\n`,
               );
               if (listener !== undefined) io.out(`REDIS_URL  ${listener.url}\n`);
+              io.out(`webhooks   ${receiver.url}, secret ${secret}\n`);
             },
           },
         );
       } finally {
-        await listener?.close();
+        await Promise.all([listener?.close(), receiver.close()]);
       }
     });
 }

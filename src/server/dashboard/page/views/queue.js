@@ -140,7 +140,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
     ]);
     const heads = ["Job", "State", "Key", "Priority", "#Attempts", "Enqueued"];
     return [
-      table("Jobs", heads, rows, "No job is in this state."),
+      table("Jobs", heads, rows, "No job is in this state.", { kind: "cards.jobs" }),
       pager(shown.cursors, cursor, (cursors) => show(shown.state, cursors)),
     ];
   }

@@ -22,7 +22,7 @@ const OUTBOX_HEADS = [
   "#Moved rows",
   "#Last report",
 ];
-/** Relays report every five seconds. */
+/** Relays report every 5 to 30 seconds. */
 const SILENT_MS = 60_000;
 
 export function queuesView({ redraw, stay }) {

@@ -119,6 +119,7 @@ export class Bottleneck {
   #draining: Promise<unknown> = Promise.resolve();
   /** The wait for what the first queued job needs. */
   #waiting: { readonly weight: number; readonly abort: () => void } | undefined;
+  #retryTimer: NodeJS.Timeout | undefined;
   #blockedUntilMs = 0;
   #runningWeight = 0;
   #doneWeight = 0;
@@ -169,6 +170,8 @@ export class Bottleneck {
 
   /** Closes the connections, unless the limiter was created with `connection`. */
   async disconnect(flush = true): Promise<void> {
+    clearTimeout(this.#retryTimer);
+    this.#restartWait();
     await this.connection?.unlisten(this.#channel, this.#receive);
     if (this.connection === undefined) await this.#sluice.close();
     else if (this.#ownsConnection) await this.connection.disconnect(flush);
@@ -365,6 +368,8 @@ export class Bottleneck {
     const settings = settingsAfter(this.#settings, read);
     const isReservoirSet = typeof read.reservoir === "number";
     this.#settings = settings;
+    // A wait that ends while the limits change could take what nothing uses.
+    this.#restartWait();
     await this.#limits.update(settings, true);
     if (isReservoirSet) {
       const current = await this.#limits.reservoir();
@@ -372,7 +377,6 @@ export class Bottleneck {
     }
     if (typeof read.rejectOnDrop === "boolean") this.#rejectOnDrop = read.rejectOnDrop;
     await this.#send("settings", JSON.stringify({ by: this.#name, settings }));
-    this.#restartWait();
     await this.#drain();
     return this;
   }
@@ -383,8 +387,8 @@ export class Bottleneck {
       const where = "incrementReservoir()";
       throw new InvalidOptionError({ where, option: "incrementBy", value: change, remedy });
     }
-    const reservoir = await this.#limits.addToReservoir(change);
     this.#restartWait();
+    const reservoir = await this.#limits.addToReservoir(change);
     void this.#drain();
     return reservoir;
   }
@@ -415,10 +419,7 @@ export class Bottleneck {
     this.#statuses.set(options.id, "RECEIVED");
     void this.#events.trigger("received", { args, options });
     this.#submits += 1;
-    const submitted = this.#submitting.then(() => {
-      this.#submits -= 1;
-      return this.#submit(job);
-    });
+    const submitted = this.#submitting.then(() => this.#submit(job));
     this.#submitting = submitted.catch(() => undefined);
     return submitted;
   }
@@ -426,35 +427,41 @@ export class Bottleneck {
   /** Queues a job, unless the strategy drops it. Resolves with whether `highWater` was reached. */
   async #submit(job: Job): Promise<boolean> {
     const { args, options } = job;
-    const { highWater, maxConcurrent, strategy } = this.#settings;
     await nextTick();
-    if (this.#dropMessage !== undefined) {
-      this.#dropJob(job, new BottleneckError(this.#dropMessage));
-      return false;
-    }
-    if (maxConcurrent !== null && options.weight > maxConcurrent) {
-      const what = `Impossible to add a job having a weight of ${options.weight}`;
-      const limit = `to a limiter having a maxConcurrent setting of ${maxConcurrent}`;
-      this.#dropJob(job, new BottleneckError(`${what} ${limit}`));
-      return false;
-    }
-    const isFull = highWater !== null && this.queued() === highWater;
-    const reachedHWM = isFull && !(await this.#isFree(options.weight).catch(() => false));
-    const isBlocked = this.#blockedUntilMs >= Date.now();
-    if (strategy === STRATEGY.BLOCK && (reachedHWM || isBlocked)) {
-      const { minTime, penalty } = this.#settings;
-      const penaltyMs = penalty ?? (15 * minTime || DEFAULT_PENALTY_MS);
-      this.#block(penaltyMs);
-      await this.#send("blocked", String(penaltyMs));
-      this.#dropJob(job);
-      return true;
-    }
-    if (reachedHWM && !this.#makeRoom(job, strategy)) return true;
+    const { reachedHWM, isAdmitted } = await this.#admit(job).finally(() => (this.#submits -= 1));
+    if (!isAdmitted) return reachedHWM;
     this.#statuses.set(options.id, "QUEUED");
     void this.#events.trigger("queued", { args, options, reachedHWM, blocked: false });
     this.#queue.push(job);
     await this.#drain();
     return reachedHWM;
+  }
+
+  /** Drops a job that may not join the queue. */
+  async #admit(job: Job): Promise<{ readonly reachedHWM: boolean; readonly isAdmitted: boolean }> {
+    const { weight } = job.options;
+    const { highWater, maxConcurrent, strategy, minTime, penalty } = this.#settings;
+    if (this.#dropMessage !== undefined) {
+      this.#dropJob(job, new BottleneckError(this.#dropMessage));
+      return { reachedHWM: false, isAdmitted: false };
+    }
+    if (maxConcurrent !== null && weight > maxConcurrent) {
+      const what = `Impossible to add a job having a weight of ${weight}`;
+      const limit = `to a limiter having a maxConcurrent setting of ${maxConcurrent}`;
+      this.#dropJob(job, new BottleneckError(`${what} ${limit}`));
+      return { reachedHWM: false, isAdmitted: false };
+    }
+    const isFull = highWater !== null && this.queued() === highWater;
+    const reachedHWM = isFull && !(await this.#isFree(weight));
+    const isBlocked = this.#blockedUntilMs >= Date.now();
+    if (strategy === STRATEGY.BLOCK && (reachedHWM || isBlocked)) {
+      const penaltyMs = penalty ?? (15 * minTime || DEFAULT_PENALTY_MS);
+      this.#block(penaltyMs);
+      await this.#send("blocked", String(penaltyMs));
+      this.#dropJob(job);
+      return { reachedHWM: true, isAdmitted: false };
+    }
+    return { reachedHWM, isAdmitted: !reachedHWM || this.#makeRoom(job, strategy) };
   }
 
   /** Drops a job for a new one. Returns false if it dropped the new one. */
@@ -492,7 +499,8 @@ export class Bottleneck {
   /** Asks again later for a queue whose store did not answer. */
   #failDrain(error: unknown): void {
     void this.#events.trigger("error", error);
-    setTimeout(() => void this.#drain(), RETRY_MS);
+    clearTimeout(this.#retryTimer);
+    this.#retryTimer = setTimeout(() => void this.#drain(), RETRY_MS);
   }
 
   async #drainAll(): Promise<void> {
@@ -546,7 +554,9 @@ export class Bottleneck {
   /** Gives what was taken to the first job, if that is still one of this weight. */
   async #plan(weight: number, held: Held): Promise<void> {
     const job = this.#queue.first();
-    if (job?.options.weight !== weight || this.#dropMessage !== undefined) return giveBack(held);
+    if (job?.options.weight !== weight || this.#dropMessage !== undefined) {
+      return this.#limits.giveBackUnused(held);
+    }
     this.#queue.shift();
     this.#runningWeight += weight;
     this.#usedAtMs = Date.now();

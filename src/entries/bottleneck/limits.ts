@@ -28,6 +28,8 @@ export class Limits {
   #settings: Settings;
   /** Jobs that `incrementReservoir` added to a reservoir that refills by itself. */
   #extra = 0;
+  /** The leases of a heavy job that still waits for others. */
+  #gathered = 0;
   #declared = new Map<string, readonly Limit[]>();
 
   constructor(sluice: Sluice, id: string, settings: Settings) {
@@ -48,7 +50,7 @@ export class Limits {
     for (const cost of this.#costs(weight)) {
       const { slot } = await jobs.tryDraw({ cost });
       if (slot === undefined) {
-        giveBack(held);
+        await this.giveBackUnused(held);
         return undefined;
       }
       held.push(slot);
@@ -67,15 +69,26 @@ export class Limits {
     const isHeavy = costs.length > 1;
     const turn = isHeavy ? await this.#heavy().draw({ signal }) : undefined;
     try {
-      for (const cost of costs) held.push(await jobs.draw({ cost, signal }));
+      for (const cost of costs) {
+        held.push(await jobs.draw({ cost, signal }));
+        this.#gathered = held.length;
+      }
     } catch (error) {
-      giveBack(held);
+      await this.giveBackUnused(held);
       throw error;
     } finally {
+      this.#gathered = 0;
       turn?.release();
     }
     this.#useExtra(weight);
     return held;
+  }
+
+  /** Gives back what no job has used, also to the reservoir. */
+  async giveBackUnused(held: Held): Promise<void> {
+    giveBack(held);
+    const last = held.at(-1);
+    if (last !== undefined && this.#reservoir() !== undefined) await last.settle({ [UNIT]: 0 });
   }
 
   /** Waits until the next job may start. */
@@ -90,7 +103,7 @@ export class Limits {
     if ((pace?.waiting ?? 0) > 0) return false;
     const [jobsState, paceState] = await Promise.all([jobs?.peek(), pace?.peek()]);
     const fits = (jobsState?.limits ?? []).every(({ unit, remaining }) => {
-      return weight <= remaining + (unit === UNIT ? this.#extra : 0);
+      return weight <= remaining + (unit === UNIT ? this.#extra : this.#gathered);
     });
     return fits && (paceState?.limits ?? []).every(({ remaining }) => remaining >= 1);
   }
@@ -99,7 +112,7 @@ export class Limits {
   async running(): Promise<number | undefined> {
     if (this.#settings.maxConcurrent === null) return undefined;
     const state = await this.#jobs()!.peek();
-    return state.limits[0]!.level;
+    return state.limits[0]!.level - this.#gathered;
   }
 
   async reservoir(): Promise<number | null> {
@@ -212,8 +225,7 @@ export class Limits {
     const leases = this.#settings.maxConcurrent === null ? 1 : weight;
     const paid = this.#extra >= weight ? 0 : weight;
     return Array.from({ length: leases }, (_, index) => {
-      if (!isLimited) return undefined;
-      return { [UNIT]: index === leases - 1 ? paid : 0 };
+      return isLimited && index === leases - 1 && paid > 0 ? { [UNIT]: paid } : undefined;
     });
   }
 

@@ -1,7 +1,7 @@
 import { basename, dirname } from "node:path";
 import type { Expression, NewExpression, Node, SourceFile } from "ts-morph";
 import {
-  isUsedElsewhere,
+  commentsIn,
   kebab,
   numberOf,
   propertiesOf,
@@ -34,16 +34,17 @@ const KNOWN = new Set([
 ]);
 const FIRST_LIMITER = "create one sluice in a module of your own, and import it where you need it";
 
-/** Rewrites the limiters of one file, if it imports Bottleneck. Returns false for other files. */
+/** Rewrites the limiters of one file, if it imports Bottleneck, and their calls in all files. */
 export function rewriteBottleneck(
   file: SourceFile,
-  edits: Edits,
+  editsOf: (file: SourceFile) => Edits,
   names: Set<string>,
   morph: Morph,
-): boolean {
+): void {
   const { Node: Nodes, SyntaxKind } = morph;
   const imported = importOf(file, morph);
-  if (imported === undefined) return false;
+  if (imported === undefined) return;
+  const edits = editsOf(file);
   const { className, specifier } = imported;
   const created = file
     .getDescendantsOfKind(SyntaxKind.NewExpression)
@@ -60,9 +61,13 @@ export function rewriteBottleneck(
     edits.replace(limiter.getStart(), limiter.getEnd(), bucket.text);
     edits.done();
     replaced.add(limiter.getExpression());
+    const [options] = limiter.getArguments();
+    if (Nodes.isObjectLiteralExpression(options)) edits.keepComments(limiter, commentsIn(options));
     for (const name of bucket.imports) edits.imports.add(name);
     for (const what of bucket.todos) edits.todo(limiter, what);
-    for (const use of usesOf(limiter, morph)) rewriteUse(use, edits, morph);
+    for (const use of usesOf(limiter, morph)) {
+      rewriteUse(use, editsOf(use.getSourceFile()), morph);
+    }
     const type = declarationOf(limiter, morph)?.getTypeNode();
     if (type?.getText() === className) {
       edits.replace(type.getStart(), type.getEnd(), "Bucket");
@@ -86,7 +91,6 @@ export function rewriteBottleneck(
     edits.imports.add("createSluice");
     edits.addAfterImports(`\n// TODO(sluice): ${FIRST_LIMITER}\nconst sluice = createSluice();`);
   }
-  return true;
 }
 
 /** Finds the import of Bottleneck, and the name that the file gives to it. */
@@ -146,9 +150,6 @@ function bucketOf(
   const name = declaration?.getNameNode();
   if (declaration === undefined || name === undefined) {
     return "this limiter has no name in the code, so its calls were not rewritten";
-  }
-  if (isUsedElsewhere(name, morph)) {
-    return "other files use this limiter; rewrite them together with it";
   }
   const [given, ...others] = limiter.getArguments();
   if (!Nodes.isObjectLiteralExpression(given) || others.length > 0) {
@@ -223,14 +224,14 @@ function declarationOf(limiter: NewExpression, { Node: Nodes }: Morph) {
   return isKnown ? declaration : undefined;
 }
 
-/** The places in the file that use a limiter. */
+/** The places in all files that use a limiter. */
 function usesOf(limiter: NewExpression, morph: Morph): Node[] {
   const { Node: Nodes } = morph;
   const name = declarationOf(limiter, morph)?.getNameNode();
   if (name === undefined || !Nodes.isReferenceFindable(name)) return [];
   return name
     .findReferencesAsNodes()
-    .filter((each) => each !== name && each.getSourceFile() === limiter.getSourceFile())
+    .filter((each) => each !== name)
     .map((each) => {
       const parent = each.getParent();
       const isMember = Nodes.isPropertyAccessExpression(parent) && parent.getNameNode() === each;
@@ -239,8 +240,12 @@ function usesOf(limiter: NewExpression, morph: Morph): Node[] {
     .filter((each) => {
       const parent = each.getParent();
       const isTarget = Nodes.isBinaryExpression(parent) && parent.getLeft() === each;
-      const isExport = Nodes.isExportSpecifier(parent) || Nodes.isExportAssignment(parent);
-      return !isTarget && !isExport;
+      const isOfModule =
+        Nodes.isExportSpecifier(parent) ||
+        Nodes.isExportAssignment(parent) ||
+        Nodes.isImportSpecifier(parent) ||
+        Nodes.isImportClause(parent);
+      return !isTarget && !isOfModule;
     });
 }
 
@@ -277,11 +282,11 @@ function rewriteUse(use: Node, edits: Edits, morph: Morph): void {
 
 /** What to do about methods that are not rewritten. */
 const ADVICE: Readonly<Record<string, string>> = {
-  on: "events differ; for retries, use a queue with attempts, or bucket.fetch for a 429",
-  once: "events differ; for retries, use a queue with attempts, or bucket.fetch for a 429",
-  updateSettings: "is configure(), which changes the limits of all processes",
-  stop: "is sluice.close(); await your own calls first",
-  disconnect: "is sluice.close(); await your own calls first",
+  on: "has other events here; for retries, use a queue with attempts, or bucket.fetch for a 429",
+  once: "has other events here; for retries, use a queue with attempts, or bucket.fetch for a 429",
+  updateSettings: "is configure() here, which changes the limits of all processes",
+  stop: "is sluice.close() here; await your own calls first",
+  disconnect: "is sluice.close() here; await your own calls first",
   chain: "has no counterpart; call one bucket inside the other, or put all limits into one bucket",
   submit: "takes callbacks; use run() with a promise",
   running: "is in await bucket.peek()",

@@ -25,15 +25,16 @@ export function readRates(file: SourceFile, rates: RatesOfQueues, morph: Morph):
   }
 }
 
-/** Rewrites the queues and workers of one file, if it imports BullMQ. Returns false for other files. */
+/** Rewrites the queues and workers of one file, if it imports BullMQ. */
 export function rewriteBullmq(
   file: SourceFile,
-  edits: Edits,
+  editsOf: (file: SourceFile) => Edits,
   rates: RatesOfQueues,
   morph: Morph,
-): boolean {
+): void {
   const imported = importOf(file, morph);
-  if (imported === undefined) return false;
+  if (imported === undefined) return;
+  const edits = editsOf(file);
   const gone: Node[] = [];
   for (const worker of newOf(file, imported.names.get("Worker")?.local, morph)) {
     const problem = rewriteWorker(worker, edits, morph, gone);
@@ -45,12 +46,11 @@ export function rewriteBullmq(
     if (problem === undefined) gone.push(queue.getExpression());
     else edits.todo(queue, problem);
   }
-  if (gone.length === 0) return true;
+  if (gone.length === 0) return;
   edits.imports.add("createSluice");
   const advice = "create one sluice in a module of your own, and import it where you need it";
   edits.addAfterImports(`\n// TODO(sluice): ${advice}\nconst sluice = createSluice();`);
   dropImports(file, imported, { edits, gone, morph });
-  return true;
 }
 
 function importOf(file: SourceFile, { Node: Nodes }: Morph): Imported | undefined {

@@ -1,6 +1,7 @@
-import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
 import process from "node:process";
+import type { SourceFile } from "ts-morph";
 import Table from "cli-table3";
 import { Argument, type Command } from "commander";
 import { reasonOf } from "../../../../core/describe.ts";
@@ -8,7 +9,7 @@ import { InvalidOptionError } from "../../../../core/errors.ts";
 import { globalsOf, type Io } from "../../../io.ts";
 import { rewriteBottleneck } from "./bottleneck.ts";
 import { readRates, rewriteBullmq, type RatesOfQueues } from "./bullmq.ts";
-import { createEdits, type FileReport } from "./edits.ts";
+import { createEdits, type Edits, type FileReport } from "./edits.ts";
 
 type Morph = typeof import("ts-morph");
 type Library = "bottleneck" | "bullmq";
@@ -26,7 +27,7 @@ export function addCodemod(program: Command, io: Io): void {
     .addHelpText(
       "after",
       `
-Only files that import the library are changed. A comment "TODO(sluice)" marks what a person must decide. Commit your
+Only files that import the library, or a limiter that was rewritten, are changed. A comment "TODO(sluice)" marks what a person must decide. Commit your
 work before. The command needs the package ts-morph.
 
 Example: sluice codemod bottleneck src --dry-run`,
@@ -86,32 +87,50 @@ interface Change {
   readonly report: FileReport;
 }
 
-/** Returns the changes of the files that import the library. Writes nothing. */
+/** Returns the changes of the files that use the library. Writes nothing. */
 export function rewriteFiles(
   library: Library,
   paths: readonly string[],
   morph: Morph,
 ): readonly Change[] {
   const { Project } = morph;
+  const tsConfigFilePath = configAbove(paths[0]);
   const project = new Project({
+    skipAddingFilesFromTsConfig: true,
     skipFileDependencyResolution: true,
     compilerOptions: { allowJs: true, types: [], noLib: true },
+    ...(tsConfigFilePath === undefined ? {} : { tsConfigFilePath }),
   });
   const files = paths.map((path) => project.addSourceFileAtPath(path));
+  const edited = new Map<SourceFile, Edits>();
+  const editsOf = (file: SourceFile): Edits => {
+    const known = edited.get(file);
+    if (known !== undefined) return known;
+    const edits = createEdits(file, relative(process.cwd(), file.getFilePath()), morph);
+    edited.set(file, edits);
+    return edits;
+  };
   const rates: RatesOfQueues = new Map();
   const names = new Set<string>();
   if (library === "bullmq") for (const file of files) readRates(file, rates, morph);
-  return files.flatMap((file) => {
-    const path = file.getFilePath();
-    const edits = createEdits(file, relative(process.cwd(), path), morph);
-    const isOfLibrary =
-      library === "bottleneck"
-        ? rewriteBottleneck(file, edits, names, morph)
-        : rewriteBullmq(file, edits, rates, morph);
-    if (!isOfLibrary) return [];
-    const before = readFileSync(path, "utf8");
-    return [{ path, before, after: edits.result(), report: edits.report }];
+  for (const file of files) {
+    if (library === "bottleneck") rewriteBottleneck(file, editsOf, names, morph);
+    else rewriteBullmq(file, editsOf, rates, morph);
+  }
+  return [...edited].map(([file, edits]) => {
+    const [path, before] = [file.getFilePath(), file.getFullText()];
+    return { path, before, after: edits.result(), report: edits.report };
   });
+}
+
+/** The configuration of TypeScript that holds for a file, which says where imported modules are. */
+function configAbove(path: string | undefined): string | undefined {
+  if (path === undefined) return undefined;
+  for (let folder = dirname(path); ; folder = dirname(folder)) {
+    const config = join(folder, "tsconfig.json");
+    if (existsSync(config)) return config;
+    if (folder === dirname(folder)) return undefined;
+  }
 }
 
 function tableOf(reports: readonly FileReport[], library: Library): string {

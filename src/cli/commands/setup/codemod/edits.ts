@@ -18,6 +18,8 @@ export interface Edits {
   done(): void;
   /** Adds a comment above the statement of a node. */
   todo(node: Node, what: string): void;
+  /** Moves comments above the statement of a node. */
+  keepComments(node: Node, comments: readonly string[]): void;
   /** Adds lines after the imports. */
   addAfterImports(line: string): void;
   /** Names that the file imports from "sluice". */
@@ -51,6 +53,16 @@ export function createEdits(file: SourceFile, name: string, { SyntaxKind }: Morp
     }
   }
 
+  /** Adds a comment above a statement. Returns false if it has this comment. */
+  function comment(node: Node, line: string): boolean {
+    const start = statementOf(node).getStart();
+    if (comments.has(`${start} ${line}`)) return false;
+    comments.add(`${start} ${line}`);
+    const indent = /[^\n]*$/.exec(text.slice(0, start))![0].replaceAll(/\S.*/g, "");
+    replacements.push({ start, end: start, text: `${line}\n${indent}` });
+    return true;
+  }
+
   function importLine(): string {
     const names = [...imports].sort().join(", ");
     if (names === "") return "";
@@ -76,14 +88,9 @@ export function createEdits(file: SourceFile, name: string, { SyntaxKind }: Morp
     },
     done: () => (report.rewritten += 1),
     todo(node, what) {
-      report.left += 1;
-      const start = statementOf(node).getStart();
-      const comment = `// TODO(sluice): ${what}`;
-      if (comments.has(`${start} ${comment}`)) return;
-      comments.add(`${start} ${comment}`);
-      const indent = /[^\n]*$/.exec(text.slice(0, start))![0].replaceAll(/\S.*/g, "");
-      replacements.push({ start, end: start, text: `${comment}\n${indent}` });
+      if (comment(node, `// TODO(sluice): ${what}`)) report.left += 1;
     },
+    keepComments: (node, kept) => kept.forEach((each) => comment(node, each)),
     addAfterImports: (line) => void lines.push(line),
     result() {
       const added = [importLine(), ...lines].filter((line) => line !== "");
@@ -119,18 +126,21 @@ export function propertiesOf(
   return properties;
 }
 
-/** The value of a number that is written as a product of numbers, such as `60 * 1000`. */
+/** The value of numbers that are multiplied and divided in code, such as `60 * 1000`. */
 export function numberOf(expression: Expression | undefined): number | undefined {
-  const factors = expression?.getText().replaceAll("_", "").split("*") ?? [];
-  const numbers = factors.map((factor) => (factor.trim() === "" ? Number.NaN : Number(factor)));
-  const product = numbers.reduce((a, b) => a * b, 1);
-  return factors.length === 0 || Number.isNaN(product) ? undefined : product;
+  const text = expression?.getText().replaceAll(/[_\s]/g, "") ?? "";
+  if (!/^\d+(?:\.\d+)?(?:e\d+)?(?:[*/]\d+(?:\.\d+)?(?:e\d+)?)*$/.test(text)) return undefined;
+  const [first, ...rest] = text.split(/(?=[*/])/);
+  return rest.reduce((value, each) => {
+    const operand = Number(each.slice(1));
+    return each.startsWith("*") ? value * operand : value / operand;
+  }, Number(first));
 }
 
 /** A time as text in code: `"1min"`, or a template around an expression. */
 export function timeText(expression: Expression): string {
   const ms = numberOf(expression);
-  if (ms === undefined) return `\`\${${expression.getText()}}ms\``;
+  if (ms === undefined) return `\`\${Math.ceil(${expression.getText()})}ms\``;
   return JSON.stringify(shortTime(ms));
 }
 
@@ -142,7 +152,7 @@ export function rateText(calls: Expression | number, per: Expression): string {
     const text = typeof calls === "number" ? String(calls) : calls.getText();
     return `{ calls: ${text}, per: ${timeText(per)} }`;
   }
-  const inSecond = (count * 1_000) / ms;
+  const inSecond = Math.round((count * 1e12) / ms) / 1e9;
   if (Number.isInteger(inSecond)) return JSON.stringify(`${inSecond}/s`);
   return JSON.stringify(`${count}/${shortTime(ms).replace(/^1(?=[a-z])/, "")}`);
 }
@@ -161,6 +171,14 @@ function shortTime(ms: number): string {
 export function isUsedElsewhere(name: Node | undefined, { Node: Nodes }: Morph): boolean {
   if (name === undefined || !Nodes.isReferenceFindable(name)) return false;
   return name.findReferencesAsNodes().some((each) => each.getSourceFile() !== name.getSourceFile());
+}
+
+/** The comments inside an object literal. */
+export function commentsIn(literal: ObjectLiteralExpression): string[] {
+  const found = literal
+    .getProperties()
+    .flatMap((each) => [...each.getLeadingCommentRanges(), ...each.getTrailingCommentRanges()]);
+  return [...new Set(found.map((each) => each.getText()))];
 }
 
 /** A name such as `"stripe-client"` for code such as `stripeClient`. */

@@ -28,6 +28,8 @@ export class Limits {
   #settings: Settings;
   /** Jobs that `incrementReservoir` added to a reservoir that refills by itself. */
   #extra = 0;
+  /** The first value of a reservoir that does not refill by itself. */
+  #amount: number | undefined;
   /** The leases of a heavy job that still waits for others. */
   #gathered = 0;
   #declared = new Map<string, readonly Limit[]>();
@@ -215,7 +217,9 @@ export class Limits {
     if (refill !== undefined) return refill;
     const { reservoir } = this.#settings;
     if (reservoir === null) return undefined;
-    const amount = Math.max(reservoir, NO_JOBS);
+    // Later values change the balance, not the amount, so that each is read and set in one step.
+    this.#amount ??= Math.max(reservoir, NO_JOBS);
+    const amount = this.#amount;
     return budget({ unit: UNIT, amount, per: "year", onSpent: "wait", carryOver: true });
   }
 

@@ -32,6 +32,7 @@ const ENTRIES = {
   outbox: "src/queue/outbox/index.ts",
   codec: "src/stores/codec/index.ts",
   nestjs: "src/entries/nestjs/index.ts",
+  bottleneck: "src/entries/bottleneck/index.ts",
   metrics: "src/insight/metrics/index.ts",
   opentelemetry: "src/insight/metrics/opentelemetry/index.ts",
   cli: "src/cli/main.ts",
@@ -49,6 +50,7 @@ const TYPES = [
   "queue/outbox/index.d.ts",
   "stores/codec/index.d.ts",
   "entries/nestjs/index.d.ts",
+  "entries/bottleneck/index.d.ts",
   "insight/metrics/index.d.ts",
   "insight/metrics/opentelemetry/index.d.ts",
 ];

@@ -112,6 +112,7 @@ const SIDEBAR = [
     ["reference/api/queue/outbox/", "API: sluice/outbox"],
     ["reference/api/stores/codec/", "API: sluice/codec"],
     ["reference/api/entries/nestjs/", "API: sluice/nestjs"],
+    ["reference/api/entries/bottleneck/", "API: sluice/bottleneck"],
     ["reference/api/entries/llm/", "API: sluice/llm"],
     ["reference/api/server/", "API: sluice/server"],
     ["reference/api/insight/metrics/", "API: sluice/metrics"],

@@ -11,6 +11,7 @@ import { NothingToUndoError } from "../operations/changes.ts";
 import { RefusedError } from "../operations/operation.ts";
 import { EndpointMissingError, MessageMissingError } from "../webhooks/errors.ts";
 import { addCompletion } from "./commands/completion.ts";
+import { addCodemod } from "./commands/setup/codemod/codemod.ts";
 import { addDemo } from "./commands/setup/demo.ts";
 import { addDoctor } from "./commands/setup/doctor.ts";
 import { addEndpoints } from "./commands/endpoints.ts";
@@ -121,6 +122,7 @@ export function createProgram(io: Io): Command {
   addDev(program, io);
   addMcp(program, io);
   addDemo(program, io);
+  addCodemod(program, io);
   addCompletion(program, io);
   inherit(program);
   return program;

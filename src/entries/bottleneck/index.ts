@@ -1,0 +1,17 @@
+/**
+ * A drop-in replacement for Bottleneck 2: `import Bottleneck from "sluice/bottleneck"`.
+ *
+ * @module
+ */
+export { Bottleneck as default, Bottleneck, Group } from "./bottleneck.ts";
+export { Batcher } from "./batcher.ts";
+export { IORedisConnection } from "./connection.ts";
+export { BottleneckError } from "./job.ts";
+export type {
+  BatcherOptions,
+  ConnectionOptions,
+  ConstructorOptions,
+  JobOptions,
+  StopOptions,
+  Strategy,
+} from "./options.ts";

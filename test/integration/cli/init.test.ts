@@ -26,6 +26,7 @@ async function makeProject({ type = "module", isTypeScript = false }: ProjectOpt
       module: "nodenext",
       target: "es2023",
       strict: true,
+      exactOptionalPropertyTypes: true,
       noEmit: true,
       noPropertyAccessFromIndexSignature: true,
       skipLibCheck: true,
@@ -135,7 +136,7 @@ describe("sluice init", () => {
 
   it.each(["module", "commonjs"] as const)(
     "writes TypeScript that compiles and runs, in a project of type %s",
-    { timeout: 120_000 },
+    { timeout: 300_000 },
     async (type) => {
       const dir = await makeProject({ type, isTypeScript: true });
       await mkdir(join(dir, "src"));

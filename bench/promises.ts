@@ -1,8 +1,8 @@
 import type { Outcome } from "./fleet/run-load.ts";
+import { formatBound, formatNumber, isWithin, type Bound } from "../src/cli/conform/figure.ts";
 import type { Row } from "./table.ts";
 
-/** A promised lower or upper bound. */
-export type Bound = { readonly atLeast: number } | { readonly atMost: number };
+export { formatBound, formatNumber, isWithin, type Bound };
 
 export interface PromisedFigure {
   readonly figure: string;
@@ -113,16 +113,6 @@ export const PROMISED_OF_LLM = {
   error: { atMost: 0.1 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
-export function isWithin(bound: Bound, value: number): boolean {
-  return "atLeast" in bound ? value >= bound.atLeast : value <= bound.atMost;
-}
-
-export function formatBound(bound: Bound): string {
-  return "atLeast" in bound
-    ? `≥ ${formatNumber(bound.atLeast)}`
-    : `≤ ${formatNumber(bound.atMost)}`;
-}
-
 /** Creates a row with a value for Sluice only. Without a bound, the row promises nothing. */
 export function rowOf(
   figure: string,
@@ -131,14 +121,6 @@ export function rowOf(
 ): Row {
   const promise = bound && { promise: formatBound(bound), isKept: isWithin(bound, value) };
   return { figure, ...promise, values: { sluice: formatNumber(value, digits) } };
-}
-
-/** Formats `1234567.8` as `1,234,568`, because separated thousands make large figures easy to compare. */
-export function formatNumber(value: number, digits?: number): string {
-  if (Number.isNaN(value)) return "–";
-  const fraction = digits === undefined ? {} : { minimumFractionDigits: digits };
-  // Adding 0 turns -0 into 0, because a table should not show "-0" either.
-  return (value + 0).toLocaleString("en-US", { maximumFractionDigits: digits ?? 3, ...fraction });
 }
 
 function atMost(value: number | undefined): Bound | undefined {

@@ -30,6 +30,7 @@ function titleOf(path: string, given?: string): string {
 const SIDEBAR = [
   section("Start", [
     ["start/install"],
+    ["start/init"],
     ["start/first-call"],
     ["start/first-queue"],
     ["start/first-webhook"],
@@ -87,6 +88,7 @@ const SIDEBAR = [
     ["guides/production/outages"],
     ["guides/production/containers"],
     ["guides/production/dependencies"],
+    ["guides/production/conform"],
   ]),
   section("More guides", [
     ["guides/any-language"],

@@ -14,6 +14,8 @@ export interface Io {
   readonly isTty: boolean;
   /** True if errors and progress go to a terminal. */
   readonly errIsTty?: boolean | undefined;
+  /** Asks the user a question, and resolves with the reply. Undefined if there is no user to ask. */
+  readonly ask?: ((question: string) => Promise<string>) | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The width of help texts in columns. Defaults to the width of the terminal. */
   readonly width?: number | undefined;

@@ -1,4 +1,5 @@
 import process from "node:process";
+import { createInterface } from "node:readline/promises";
 import { Command, CommanderError } from "commander";
 import {
   CannotUndoError,
@@ -12,7 +13,9 @@ import { RefusedError } from "../operations/operation.ts";
 import { EndpointMissingError, MessageMissingError } from "../webhooks/errors.ts";
 import { addCompletion } from "./commands/completion.ts";
 import { addCodemod } from "./commands/setup/codemod/codemod.ts";
+import { addConform } from "./commands/setup/conform.ts";
 import { addDemo } from "./commands/setup/demo.ts";
+import { addInit } from "./commands/setup/init.ts";
 import { addDoctor } from "./commands/setup/doctor.ts";
 import { addEndpoints } from "./commands/endpoints.ts";
 import { addEnqueue } from "./commands/enqueue.ts";
@@ -74,8 +77,18 @@ const OF_PROCESS: Io = {
   err: (text) => void process.stderr.write(text),
   isTty: process.stdout.isTTY === true,
   errIsTty: process.stderr.isTTY === true,
+  ask: process.stdin.isTTY === true ? askOnTerminal : undefined,
   env: process.env,
 };
+
+async function askOnTerminal(question: string): Promise<string> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    return await terminal.question(question);
+  } finally {
+    terminal.close();
+  }
+}
 
 function exitCodeOf(error: unknown): number {
   if (error instanceof InvalidOptionError || error instanceof RedisRequiredError) return EXIT.usage;
@@ -123,6 +136,8 @@ export function createProgram(io: Io): Command {
   addMcp(program, io);
   addDemo(program, io);
   addCodemod(program, io);
+  addConform(program, io);
+  addInit(program, io);
   addCompletion(program, io);
   inherit(program);
   return program;

@@ -1,0 +1,95 @@
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
+import type { Report } from "../../../src/cli/conform/conform.ts";
+import { versionOfPeer } from "../../../src/cli/conform/limiters/import-peer.ts";
+import { scriptProcesses } from "../../support/children/script-process.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const processes = scriptProcesses();
+const LIMIT_MS = 300_000;
+
+function conform(env: Record<string, string | undefined>, ...args: readonly string[]) {
+  const prefix = sluices.prefix();
+  const started = processes.start("src/cli/main.ts", {
+    args: ["--prefix", prefix, "conform", "--quick", ...args],
+    env,
+    isBuilt: true,
+  });
+  return { started, prefix };
+}
+
+function resultsOf({ outcomes }: Report): Record<string, string> {
+  return Object.fromEntries(
+    outcomes.map(({ limiter, scenario, result }) => [`${limiter} ${scenario}`, result]),
+  );
+}
+
+describe("sluice conform", { timeout: LIMIT_MS }, () => {
+  it("shows which limiters let a burst through at the edge of a window, and leaves no key", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "sluice-report-"));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const page = join(folder, "report.html");
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+
+    const { started, prefix } = conform(
+      { REDIS_URL: inject("redisUrl") },
+      "--only",
+      "window-edge,restart",
+      "--against",
+      "rate-limiter-flexible,p-throttle",
+      "--html",
+      page,
+      "--json",
+    );
+    const code = await started.ended;
+
+    expect(started.stderr).toBe("");
+    const report = JSON.parse(started.stdout) as Report;
+    const results = resultsOf(report);
+    expect(results).toMatchObject({
+      "rate-limiter-flexible window-edge": "missed",
+      "p-throttle window-edge": "missed",
+      "sluice restart": "not run",
+    });
+    // A busy machine makes calls late, so whether Sluice keeps its promise is left to the benchmark.
+    expect(code).toBe(results["sluice window-edge"] === "kept" ? 0 : 1);
+    expect(await redis.keys(`*${prefix}*`)).toEqual([]);
+    const html = await readFile(page, "utf8");
+    expect(html).toContain("Two replicas at the edge of a window");
+    expect(html.match(/<svg/g)).toHaveLength(3);
+    expect(html).not.toMatch(/(?:src|href)=/);
+  });
+
+  it("kills and restarts a Redis that it has started itself", async () => {
+    const { started } = conform({ REDIS_URL: undefined }, "--only", "restart", "--json");
+    const code = await started.ended;
+
+    expect(started.stderr).toBe("");
+    const [outcome] = (JSON.parse(started.stdout) as Report).outcomes;
+    expect(outcome!.figures).toHaveLength(2);
+    expect(outcome!.timeline!.accepted.reduce((sum, count) => sum + count)).toBeGreaterThan(0);
+    expect(code).toBe(outcome!.result === "kept" ? 0 : 1);
+  });
+
+  it.each([
+    [["--against", "redlock"], "bottleneck"],
+    [["--only", "nothing"], "window-edge"],
+    [["--redis", "memory"], "redis-server of its own"],
+    [["--redis", "localhost"], "redis://host:6379"],
+  ])("refuses %j by name", async (args, remedy) => {
+    const { started } = conform({ REDIS_URL: undefined }, ...args);
+
+    expect(await started.ended).toBe(2);
+    expect(started.stderr).toContain(args[1]);
+    expect(started.stderr).toContain(remedy);
+  });
+
+  it("says how to install a limiter that the project does not have", () => {
+    expect(() => versionOfPeer("not-installed")).toThrow("npm install --no-save not-installed");
+  });
+});

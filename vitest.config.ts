@@ -17,17 +17,30 @@ const withProcesses = {
   sequence: { groupOrder: 1 },
 };
 
-/** Tests of queues that also run on the server in memory: one or two of each area, and the fast ones. */
+/** Tests of queues and webhooks that also run on the server in memory: some of each area. */
 const alsoInMemory = [
   "enqueue/deduplicated",
+  "enqueue/flows",
   "enqueue/job-facts",
+  "enqueue/kept-waiting",
   "jobs/queue-dead-letters",
   "jobs/queue-events",
   "jobs/queue-outcomes",
   "lanes/lane-commands",
+  "lanes/order/ordered-keys",
+  "outbox/outbox",
   "queue/queue-enqueue-refusals",
   "schedules/queue-recurring",
+  "schedules/queue-redeclared",
+  "service/take",
+  "steering/bulk",
+  "steering/jobs",
+  "steering/pauses",
+  "webhooks/deliveries",
+  "webhooks/sending",
   "workers/batches",
+  "workers/drain",
+  "workers/job-cancel",
   "workers/job-middleware",
 ].map((name) => `test/integration/${name}.test.ts`);
 

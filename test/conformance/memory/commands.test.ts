@@ -18,6 +18,8 @@ const textBound = fc.constantFrom("-", "+", "[x", "(x", "[y");
 const id = fc.constantFrom("1-1", "1-2", "2", "3-0", "5-5");
 const streamBound = fc.oneof(id, fc.constantFrom("-", "+", "(1-1"));
 const none = fc.constant<string[]>([]);
+/** Texts of which Redis reads only some as whole numbers. */
+const number = fc.constantFrom("1", "-2", "0", "1.0", "1e1", " 1", "+1", "-0", "0x1", "x", "");
 const limit = fc.oneof(none, fc.tuple(fc.constant("LIMIT"), fc.integer({ min: 0, max: 2 }), index));
 const withScores = fc.oneof(none, fc.constant(["WITHSCORES"]));
 
@@ -39,10 +41,21 @@ const OF_TYPES: Readonly<Record<string, readonly fc.Arbitrary<Command>[]>> = {
     command("EXPIRE", key, fc.constant(100), word("NX", "XX", "GT", "LT")),
     command("TTL", key),
     command("EXPIREAT", key, fc.constant(1)),
+    command("PEXPIRE", key, fc.constantFrom(100_000, -1, "1.5", "1e6", "x")),
+    command("PEXPIREAT", key, fc.constantFrom(1, "x")),
+    command("PTTL", key),
     command("UNLINK", key),
   ],
   strings: [
     command("SET", key, member, word("NX", "XX", "GET", "KEEPTTL", "EX 100", "BAD")),
+    command(
+      "SET",
+      key,
+      number,
+      word("NX XX", "NX GET", "KEEPTTL EX 9", "EX x", "PX 0", "EX 9 PX 9"),
+    ),
+    command("INCR", key),
+    command("DECRBY", key, number),
     command("GET", key),
     command("MGET", key, key),
     command("INCRBY", key, index),
@@ -62,6 +75,12 @@ const OF_TYPES: Readonly<Record<string, readonly fc.Arbitrary<Command>[]>> = {
     command("HLEN", key),
     command("HEXISTS", key, member),
     command("HINCRBY", key, member, index),
+    command("HINCRBY", key, member, number),
+    command("HMSET", key, member, number),
+    command("HGETALL", key),
+    command("HKEYS", key),
+    command("HVALS", key),
+    command("HSCAN", key, fc.constant(0), word("COUNT 10", "MATCH x*")),
   ],
   lists: [
     command("LPUSH", key, member, member),
@@ -73,6 +92,8 @@ const OF_TYPES: Readonly<Record<string, readonly fc.Arbitrary<Command>[]>> = {
     command("LREM", key, index, member),
     command("LPOS", key, member, word("RANK 2", "RANK -1", "COUNT 0", "COUNT 1 MAXLEN 2")),
     command("LINDEX", key, index),
+    command("LINDEX", key, number),
+    command("LPOP", key, number),
     command("LSET", key, index, member),
     command("LINSERT", key, fc.constantFrom("BEFORE", "AFTER"), member, member),
     command("RPOPLPUSH", key, key),
@@ -85,10 +106,22 @@ const OF_TYPES: Readonly<Record<string, readonly fc.Arbitrary<Command>[]>> = {
     command("SCARD", key),
     command("SISMEMBER", key, member),
     command("SMOVE", key, key, member),
+    command("SMEMBERS", key),
   ],
   "sorted sets": [
     command("ZADD", key, word("NX", "XX", "GT", "LT", "CH", "XX CH", "INCR"), score, member),
     command("ZADD", key, score, member, score, member),
+    command(
+      "ZADD",
+      key,
+      word("NX XX", "GT LT", "NX GT", "XX GT", "INCR NX", "CH LT"),
+      score,
+      member,
+    ),
+    command("ZADD", key, fc.constant("INCR"), score, member, score, member),
+    command("ZADD", key, fc.constantFrom("nan", "x", "1e1", "0x1", " 1", "", "infinity"), member),
+    command("ZINCRBY", key, score, member),
+    command("ZPOPMIN", key, number),
     command("ZINCRBY", key, index, member),
     command("ZREM", key, member),
     command("ZSCORE", key, member),
@@ -141,9 +174,17 @@ async function repliesOf(redis: Redis, commands: readonly Command[]): Promise<st
   const pipeline = redis.pipeline();
   for (const [name, ...operands] of commands) pipeline.call(name, ...operands);
   const replies = (await pipeline.exec())!;
-  return replies.map(([error, reply]) =>
-    error === null ? JSON.stringify(reply) : error.message.split(" ")[0]!,
+  return replies.map(([error, reply], at) =>
+    error === null
+      ? JSON.stringify(comparable(commands[at]!, reply))
+      : error.message.split(" ")[0]!,
   );
+}
+
+/** Removes from a reply what may differ: the time that has passed, and the order of a set's members. */
+function comparable([name]: Command, reply: unknown): unknown {
+  if (name === "PTTL") return Math.round((reply as number) / 10_000);
+  return name === "SMEMBERS" ? (reply as string[]).toSorted() : reply;
 }
 
 describe("the server in memory", () => {

@@ -1,8 +1,10 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { InvalidOptionError, MiddlewareError, type EnqueueMiddleware } from "sluice";
 import * as z from "zod";
+import { deferred } from "../../support/async/deferred.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
 import { openQueue } from "../../support/jobs/open-queue.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
@@ -195,6 +197,60 @@ describe("middleware around enqueue", () => {
 
     expect(error).toMatchObject({ code: "ERR_INVALID_OPTION", option: "jobs" });
     expect((await queue.counts()).waiting).toBe(0);
+  });
+
+  it("may set the key that an ordered queue needs", async () => {
+    const { sluice, bucket } = openQueue<string>(sluices);
+    const queue = sluice.queue<string>("ordered", { bucket, ordered: true });
+    const refused = await rejectionOf(queue.enqueue("no key"));
+    queue.use({
+      enqueue: ({ jobs }, next) =>
+        next(jobs.map((job) => ({ ...job, options: { ...job.options, key: job.data[0] } }))),
+    });
+    await queue.enqueueMany(["a1", "b1", "a2", "b2", "a3"]);
+    const running = new Set<string>();
+    const runs: string[] = [];
+    sluice.worker(queue, async ({ key, data }) => {
+      runs.push(running.has(key as string) ? `${data} beside another` : data);
+      running.add(key as string);
+      await new Promise(setImmediate);
+      running.delete(key as string);
+    });
+
+    await waitUntil(() => runs.length === 5, "all have run");
+
+    expect(refused).toMatchObject({ code: "ERR_INVALID_OPTION", option: "key" });
+    expect(runs.filter((data) => data.startsWith("a"))).toEqual(["a1", "a2", "a3"]);
+    expect(runs.filter((data) => data.startsWith("b"))).toEqual(["b1", "b2"]);
+  });
+
+  it("may wait for something else while a job is refused, and then passes the error on", async () => {
+    const { queue } = openQueue<string>(sluices);
+    const unhandled: unknown[] = [];
+    const note = (reason: unknown): void => void unhandled.push(reason);
+    process.on("unhandledRejection", note);
+    onTestFinished(() => void process.off("unhandledRejection", note));
+    const asked = deferred();
+    const released = deferred();
+    queue.use({
+      async enqueue({ jobs }, next) {
+        const storing = next(jobs.map((job) => ({ ...job, options: { key: "" } })));
+        asked.resolve();
+        await released.promise;
+        return storing;
+      },
+    });
+
+    const enqueuing = queue.enqueue("x");
+    await asked.promise;
+    await new Promise((resolve) => setTimeout(resolve));
+    const early = [...unhandled];
+    released.resolve();
+    const error = await rejectionOf(enqueuing);
+
+    expect(early).toEqual([]);
+    expect(error).toMatchObject({ code: "ERR_INVALID_OPTION", option: "key" });
+    expect(await queue.counts()).toMatchObject({ waiting: 0 });
   });
 
   it("may drop jobs and add others of its own", async () => {

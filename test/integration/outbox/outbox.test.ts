@@ -115,6 +115,20 @@ describe("the order of a key", () => {
     expect(await runAll(opened, 4)).toEqual([2, 3, 4, 1]);
   });
 
+  it("holds for a dedupeId without a key, so that the data of the last commit stays", async () => {
+    const { outbox, jobs, begin, commit, untilEmpty } = await openOutbox(sluices, postgres.url);
+    const options = { dedupeId: "report", dedupe: "last" } as const;
+    const slow = await begin();
+    await outbox.enqueue(slow, jobs, 1, options);
+    await commit((client) => outbox.enqueue(client, jobs, 2, options));
+    await slow.query("COMMIT");
+
+    outbox.startRelay();
+
+    await untilEmpty();
+    expect(await dataOf(jobs)).toEqual([1]);
+  });
+
   it("does not wait for a transaction that is still open", async () => {
     const opened = await openOutbox(sluices, postgres.url);
     const { outbox, jobs, begin, commit, untilEmpty } = opened;

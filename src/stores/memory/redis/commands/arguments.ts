@@ -12,16 +12,26 @@ export function optionOf(value: Value): string | undefined {
   return typeof value === "string" ? value.toUpperCase() : undefined;
 }
 
+/** Redis reads only this form of a whole number, and no other form that JavaScript reads. */
+const INTEGER = /^(?:0|-?[1-9]\d*)$/;
+
 export function integerOf(value: Value): number {
-  const number = typeof value === "string" && value.trim() === "" ? NaN : Number(value);
-  if (Number.isInteger(number)) return number;
+  const isRead = typeof value === "string" ? INTEGER.test(value) : Number.isInteger(value);
+  if (isRead) return Number(value);
   throw new Error("ERR value is not an integer or out of range");
+}
+
+/** Reads how many items a command takes. */
+export function countOf(value: Value): number {
+  const count = integerOf(value);
+  if (count < 0) throw new Error("ERR value is out of range, must be positive");
+  return count;
 }
 
 export function floatOf(value: Value): number {
   const text = bytesOf(value);
   if (/^[+-]?inf(inity)?$/i.test(text)) return text.startsWith("-") ? -Infinity : Infinity;
-  const number = text.trim() === "" ? NaN : Number(text);
+  const number = text === "" || /\s/.test(text) ? NaN : Number(text);
   if (Number.isNaN(number)) throw new Error("ERR value is not a valid float");
   return number;
 }

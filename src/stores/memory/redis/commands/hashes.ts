@@ -46,9 +46,8 @@ export function hashCommands({ hashAt, keep, dropIfEmpty }: Keyspace): Commands 
       return before - hash.size;
     },
     HINCRBY(key, name, amount) {
-      const before = hashAt(key)?.get(bytesOf(name)) ?? 0;
-      if (!Number.isInteger(Number(before))) throw new Error("ERR hash value is not an integer");
-      const sum = Number(before) + integerOf(amount);
+      const added = integerOf(amount);
+      const sum = integerOf(hashAt(key)?.get(bytesOf(name)) ?? 0) + added;
       hashOf(key).set(bytesOf(name), String(sum));
       return sum;
     },

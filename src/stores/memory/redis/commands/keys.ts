@@ -57,7 +57,7 @@ export function keyCommands({ nowMs, keys, find, sweep }: Keyspace): Commands {
     },
     EXPIRE: (key, seconds, ...options) =>
       expireAt(key, nowMs() + integerOf(seconds) * 1_000, options),
-    PEXPIRE: (key, ms, ...options) => expireAt(key, nowMs() + Number(ms), options),
+    PEXPIRE: (key, ms, ...options) => expireAt(key, nowMs() + integerOf(ms), options),
     EXPIREAT: (key, seconds, ...options) => expireAt(key, integerOf(seconds) * 1_000, options),
     PEXPIREAT: (key, ms, ...options) => expireAt(key, integerOf(ms), options),
     TTL: (key) => expiry(key, nowMs, 1_000),

@@ -1,6 +1,6 @@
 import { tableOf, type Commands, type Value } from "../../lua/runtime.ts";
 import type { Keyspace } from "../keyspace.ts";
-import { bytesOf, integerOf, OK, optionOf, sliceOf, syntaxError } from "./arguments.ts";
+import { bytesOf, countOf, integerOf, OK, optionOf, sliceOf, syntaxError } from "./arguments.ts";
 
 export function listCommands(keyspace: Keyspace): Commands {
   const { listAt, keep, dropIfEmpty } = keyspace;
@@ -15,9 +15,9 @@ export function listCommands(keyspace: Keyspace): Commands {
   }
 
   function pop(key: Value, [count]: readonly Value[], isLeft: boolean): Value {
+    const most = count === undefined ? 1 : countOf(count);
     const list = listAt(key);
     if (list === undefined) return false;
-    const most = count === undefined ? 1 : integerOf(count);
     const popped: string[] = [];
     while (popped.length < most && list.length > 0) {
       popped.push((isLeft ? list.shift() : list.pop())!);

@@ -11,6 +11,7 @@ import {
 } from "../sorted-set.ts";
 import {
   bytesOf,
+  countOf,
   floatOf,
   integerOf,
   optionOf,
@@ -32,7 +33,7 @@ const PLAIN: RangeOptions = { hasScores: false, offset: 0, limit: -1 };
 const ADD_OPTIONS = new Set(["NX", "XX", "GT", "LT", "CH", "INCR"]);
 
 export function sortedSetCommands(keyspace: Keyspace): Commands {
-  const { sortedAt, keep, dropIfEmpty, keys } = keyspace;
+  const { sortedAt, find, keep, dropIfEmpty, keys } = keyspace;
 
   /** Returns the members at ranks, which count from the highest score with `isReverse`. */
   function members(
@@ -94,10 +95,11 @@ export function sortedSetCommands(keyspace: Keyspace): Commands {
   }
 
   function pop(key: Value, count: Value, isMost: boolean): Table {
+    const most = count === undefined ? 1 : countOf(count);
     const set = sortedAt(key);
     if (set === undefined) return tableOf([]);
     const size = set.entries.length;
-    const taken = Math.min(size, count === undefined ? 1 : integerOf(count));
+    const taken = Math.min(size, most);
     const ranks: Ranks = isMost ? [size - taken, size] : [0, taken];
     const popped = members(set, ranks, isMost, { ...PLAIN, hasScores: true });
     removeRanks(set, ...ranks);
@@ -115,6 +117,9 @@ export function sortedSetCommands(keyspace: Keyspace): Commands {
     }
     const pairs = operands.slice(at);
     if (pairs.length === 0 || pairs.length % 2 !== 0) throw syntaxError();
+    if (options.size > 1) assertTogether(options);
+    if (options.has("INCR") && pairs.length > 2)
+      throw new Error("ERR INCR option supports a single increment-element pair");
     const scores = pairs.filter((_, index) => index % 2 === 0).map(floatOf);
     const found = sortedAt(key);
     if (found === undefined && options.has("XX")) return options.has("INCR") ? false : 0;
@@ -125,6 +130,7 @@ export function sortedSetCommands(keyspace: Keyspace): Commands {
       const member = bytesOf(pairs[2 * index + 1]);
       const before = set.scores.get(member);
       const score = options.has("INCR") ? (before ?? 0) + given : given;
+      if (Number.isNaN(score)) throw new Error("ERR resulting score is not a number (NaN)");
       if (before === undefined ? options.has("XX") : options.has("NX")) continue;
       if (before !== undefined && options.has("GT") && score <= before) continue;
       if (before !== undefined && options.has("LT") && score >= before) continue;
@@ -135,6 +141,13 @@ export function sortedSetCommands(keyspace: Keyspace): Commands {
     dropIfEmpty(key, set.entries.length);
     if (options.has("INCR")) return sum;
     return options.has("CH") ? added + changed : added;
+  }
+
+  /** The entries of a sorted set, or of a set, whose members count with a score of 1. */
+  function entriesAt(key: Value): Iterable<{ readonly member: string; readonly score: number }> {
+    const content = find(key);
+    if (content instanceof Set) return [...content].map((member) => ({ member, score: 1 }));
+    return sortedAt(key)?.entries ?? [];
   }
 
   function combine(operands: readonly Value[], isUnion: boolean): number {
@@ -157,7 +170,7 @@ export function sortedSetCommands(keyspace: Keyspace): Commands {
     const scores = new Map<string, number>();
     const counts = new Map<string, number>();
     for (const [index, name] of names.entries()) {
-      for (const { member, score } of sortedAt(name)?.entries ?? []) {
+      for (const { member, score } of entriesAt(name)) {
         const own = score * weights[index]!;
         const before = scores.get(member);
         scores.set(member, before === undefined ? own : join(before, own));
@@ -251,6 +264,14 @@ export function sortedSetCommands(keyspace: Keyspace): Commands {
       );
     },
   };
+}
+
+/** Refuses options of `ZADD` that exclude each other. */
+function assertTogether(options: ReadonlySet<string>): void {
+  if (options.has("NX") && options.has("XX"))
+    throw new Error("ERR XX and NX options at the same time are not compatible");
+  if (["GT", "LT", "NX"].filter((option) => options.has(option)).length > 1)
+    throw new Error("ERR GT, LT, and/or NX options at the same time are not compatible");
 }
 
 const NO_RANKS: Ranks = [0, 0];

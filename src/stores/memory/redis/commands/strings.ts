@@ -42,25 +42,26 @@ export function stringCommands(keyspace: Keyspace): Commands {
       return content.length;
     },
     SET(key, value, ...options) {
-      let untilMs = Infinity;
+      let untilMs: number | undefined;
       let [isNew, isOld, isGet] = [false, false, false];
       for (let at = 0; at < options.length; at += 1) {
         const name = optionOf(options[at]);
         if (name === "NX") isNew = true;
         else if (name === "XX") isOld = true;
         else if (name === "GET") isGet = true;
-        else if (name === "KEEPTTL")
+        else if (name === "KEEPTTL" && untilMs === undefined)
           untilMs = find(key) === undefined ? Infinity : expiresAtMs(key);
-        else if (name !== undefined && /^(?:PX|EX)(?:AT)?$/.test(name)) {
+        else if (untilMs === undefined && name !== undefined && /^(?:PX|EX)(?:AT)?$/.test(name)) {
           const ms = integerOf(options[(at += 1)]) * (name.startsWith("P") ? 1 : 1_000);
           if (ms <= 0) throw new Error("ERR invalid expire time in 'set' command");
           untilMs = name.endsWith("AT") ? ms : nowMs() + ms;
         } else throw syntaxError();
       }
+      if (isNew && isOld) throw syntaxError();
       const before = isGet ? (textAt(key) ?? false) : false;
       const isThere = (isNew || isOld) && find(key) !== undefined;
       if ((isNew && isThere) || (isOld && !isThere)) return before;
-      put(key, bytesOf(value), untilMs);
+      put(key, bytesOf(value), untilMs ?? Infinity);
       return isGet ? before : OK;
     },
     SETNX: (key, value) => (commands["SET"]!(key, value, "NX") === OK ? 1 : 0),

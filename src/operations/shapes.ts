@@ -122,6 +122,8 @@ const STATUS_FIELDS = {
     type: "boolean",
     description: "Whether a process has used it in the last 30 days; false if only rules name it.",
   },
+  hasBudgets: { type: "boolean", description: "Whether it has a budget that all keys share." },
+  isPool: { type: "boolean", description: "Whether it is a pool." },
   reports: list(REPORT),
   toldBy: list(REPORT),
 };

@@ -31,6 +31,7 @@ import { createLog, type WebhookLog } from "./log/log.ts";
 import { createEndpointStatuses, type EndpointStatuses } from "./log/status.ts";
 import { createTenantOf, keyOf } from "./names.ts";
 import type { ReadWebhooksOptions } from "./options.ts";
+import { createBudgetWarnings, type BudgetWarnings } from "./sending/budget-warnings.ts";
 import { createBroadcasting, type Broadcasting } from "./sending/broadcast.ts";
 import { createFanOut } from "./sending/fan-out.ts";
 import { storeStep, type DeliveryQueue, type WebhookJob } from "./sending/jobs.ts";
@@ -44,7 +45,13 @@ import { markWithoutCalls } from "../throttle/slot/job-slot.ts";
  * process.
  */
 export interface Webhooks
-  extends Sending, Broadcasting, WebhookLog, EndpointStatuses, Emitter<WebhookEvents> {
+  extends
+    Sending,
+    Broadcasting,
+    BudgetWarnings,
+    WebhookLog,
+    EndpointStatuses,
+    Emitter<WebhookEvents> {
   readonly endpoints: Endpoints;
   readonly tenants: Tenants;
   /**
@@ -207,6 +214,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const webhooks: Webhooks = {
     ...sending,
     ...createBroadcasting({ ...options, store: asked, fanOut, tenantOf, logger }),
+    ...createBudgetWarnings({ ...options, send: sending.send, tenantOf, logger }),
     ...createLog({ store: asked, queue, tenantOf, log }),
     ...createEndpointStatuses({
       store: asked,
@@ -248,7 +256,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     off: (event, listener) => emitter.off(event, listener),
   };
   keepMessageRows(webhooks, { tenantOf, logger, payloads });
-  return assertArgumentCount(webhooks, { throws: ["worker", "on", "off"] });
+  return assertArgumentCount(webhooks, { throws: ["worker", "on", "off", "sendBudgetWarnings"] });
 }
 
 /**

@@ -190,6 +190,11 @@ export type { Outcome } from "./delivery/outcome.ts";
 
 export { push, type PushOptions } from "./sending/push.ts";
 
+export type {
+  BudgetWarnings,
+  BudgetWarningsOptions,
+  WarningBucket,
+} from "./sending/budget-warnings.ts";
 export type { BroadcastOptions, SentBroadcast } from "./sending/broadcast.ts";
 
 export type { SendOptions, SentMessage, TestOptions } from "./sending/send.ts";

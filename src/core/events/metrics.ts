@@ -186,6 +186,41 @@ export const FLEET_METRICS = {
     help: "What limits that hold nothing back would have done to calls: passed, waited or refused.",
     labels: ["bucket", "limit", "outcome"],
   },
+  sluice_budget_amount: {
+    type: "gauge",
+    help: "The amount of a budget that all keys share, with what was carried over and granted, in the unit of the limit.",
+    labels: ["bucket", "limit"],
+  },
+  sluice_budget_spent: {
+    type: "gauge",
+    help: "What calls have spent of that amount, with what they have reserved.",
+    labels: ["bucket", "limit"],
+  },
+  sluice_budget_reserved: {
+    type: "gauge",
+    help: "What calls have reserved of that amount and have not settled yet.",
+    labels: ["bucket", "limit"],
+  },
+  sluice_budget_granted: {
+    type: "gauge",
+    help: "What operators have granted in addition until the period ends.",
+    labels: ["bucket", "limit"],
+  },
+  sluice_budget_reset_seconds: {
+    type: "gauge",
+    help: "The time until the period of a budget ends. For rolling days, until today ends.",
+    labels: ["bucket", "limit"],
+  },
+  sluice_pool_member_state: {
+    type: "gauge",
+    help: "1 for the state of each member of a pool: open, drained, cooling or unreachable. A removed member is absent.",
+    labels: ["bucket", "member", "state"],
+  },
+  sluice_pool_member_room_ratio: {
+    type: "gauge",
+    help: "The free part of a member's limits, of the limit with the least room. 0 while the member takes no calls.",
+    labels: ["bucket", "member"],
+  },
   sluice_config_info: {
     type: "gauge",
     help: "1 for the generation of a bucket's policy, and where that comes from.",

@@ -9,8 +9,9 @@ import { sampled, type Logger } from "../../core/logger.ts";
 import type { ListedOutbox, Overview } from "../overview.ts";
 import type { QueueStatus } from "../../queue/forecast/status.ts";
 import { JOB_STATES } from "../../queue/job.ts";
-import type { ShadowState } from "../../throttle/bucket/bucket-state.ts";
-import type { BucketBrief } from "../../throttle/bucket/facts/status.ts";
+import type { MemberState, ShadowState } from "../../throttle/bucket/bucket-state.ts";
+import type { BudgetState } from "../../throttle/bucket/budgets.ts";
+import type { BucketBrief, BucketStatus } from "../../throttle/bucket/facts/status.ts";
 import { MOST_NAMES, OTHER, type Sample } from "./counts.ts";
 import { exportMetric } from "./export-metric.ts";
 import { metricsOf, REGISTER, type Metrics, type MetricsOptions } from "./process-metrics.ts";
@@ -38,7 +39,7 @@ const OPTIONS = z.strictObject({
   everyMs: wholeNumber(1_000, 3_600_000, "milliseconds").optional(),
 });
 const EVERY_MS = 5_000;
-/** The number of queues that are read at once. */
+/** The number of queues or buckets that are read at once. */
 const AT_ONCE = 20;
 
 interface Page {
@@ -50,6 +51,8 @@ interface Page {
 
 export interface FleetParts {
   readonly overview: (page: Page) => Promise<Overview<BucketBrief>>;
+  /** Returns the state of a bucket with its budgets and members. Undefined if the bucket is no longer known. */
+  readonly bucketStatus: (name: string) => Promise<BucketStatus | undefined>;
   /** Returns the state of a queue. Undefined if the queue is no longer known. */
   readonly queueStatus: (name: string) => Promise<QueueStatus | undefined>;
   readonly logger: Logger;
@@ -61,6 +64,8 @@ interface Facts {
   readonly buckets: readonly BucketBrief[];
   /** All buckets except the thousand with the most waiting callers. */
   readonly others: readonly BucketBrief[];
+  /** Those of `buckets` that have shared budgets or members. */
+  readonly detailed: readonly BucketStatus[];
   readonly queues: readonly QueueStatus[];
   readonly outboxes: readonly ListedOutbox[];
 }
@@ -99,6 +104,18 @@ const READ: Readonly<Record<FleetMetric, Read>> = {
   sluice_bucket_shadow_calls_total: ofBuckets(({ name, shadows }) =>
     shadows.flatMap(shadowOf(name)),
   ),
+  sluice_budget_amount: ofBudgets(({ amount }) => amount),
+  sluice_budget_spent: ofBudgets(({ spent }) => spent),
+  sluice_budget_reserved: ofBudgets(({ reserved }) => reserved),
+  sluice_budget_granted: ofBudgets(({ granted }) => granted),
+  sluice_budget_reset_seconds: ofBudgets(({ resetsAt }) =>
+    Math.max(0, (resetsAt.getTime() - Date.now()) / 1_000),
+  ),
+  sluice_pool_member_state: ofMembers((member) => ({
+    labels: { state: memberStateOf(member) },
+    value: 1,
+  })),
+  sluice_pool_member_room_ratio: ofMembers((member) => ({ labels: {}, value: roomOf(member) })),
   sluice_config_info: ofBuckets(({ name, generation, source }) => [
     { labels: { bucket: name, generation: String(generation), source }, value: 1 },
   ]),
@@ -133,6 +150,34 @@ function shadowOf(bucket: string): (shadow: ShadowState) => Sample[] {
       value,
     }));
   };
+}
+
+function ofBudgets(read: (budget: BudgetState) => number): Read {
+  return ({ detailed }) =>
+    detailed.flatMap(({ name: bucket, budgets = [] }) =>
+      budgets.map((each) => ({ labels: { bucket, limit: each.name }, value: read(each) })),
+    );
+}
+
+function ofMembers(read: (member: MemberState) => Sample): Read {
+  return ({ detailed }) =>
+    detailed.flatMap(({ name: bucket, members = [] }) =>
+      members.map((member) => {
+        const { labels, value } = read(member);
+        return { labels: { bucket, member: member.name, ...labels }, value };
+      }),
+    );
+}
+
+function memberStateOf({ drained, unreachableForMs, coolingForMs }: MemberState): string {
+  if (drained) return "drained";
+  if (unreachableForMs > 0) return "unreachable";
+  return coolingForMs > 0 ? "cooling" : "open";
+}
+
+function roomOf(member: MemberState): number {
+  if (memberStateOf(member) !== "open") return 0;
+  return Math.min(1, ...member.limits.map(({ remaining, capacity }) => remaining / capacity));
 }
 
 function ofQueues(read: (status: QueueStatus) => number | undefined): Read {
@@ -217,19 +262,14 @@ function exportAll(readings: Readings<Facts>): Map<string, object> {
 async function readFacts(parts: FleetParts): Promise<Facts> {
   const { buckets, queues, outboxes, unreachable } = await readAll(parts);
   if (buckets.length > MOST_NAMES) buckets.sort((a, b) => b.waiting.total - a.waiting.total);
-  const statuses: QueueStatus[] = [];
-  const names = queues.map(({ name }) => name);
-  while (names.length > 0) {
-    const some = names.splice(0, AT_ONCE).map(async (name) => {
-      try {
-        const status = await parts.queueStatus(name);
-        if (status !== undefined) statuses.push(status);
-      } catch (error) {
-        unreachable.push({ bucket: undefined, reason: `queue "${name}": ${reasonOf(error)}` });
-      }
-    });
-    await Promise.all(some);
-  }
+  const most = buckets.slice(0, MOST_NAMES);
+  const missed = (what: string) => (name: string, error: unknown) => {
+    unreachable.push({ bucket: undefined, reason: `${what} "${name}": ${reasonOf(error)}` });
+  };
+  const queueNames = queues.map(({ name }) => name);
+  const statuses = await readEach(queueNames, parts.queueStatus, missed("queue"));
+  const detailedNames = most.flatMap((each) => (each.hasBudgets || each.isPool ? [each.name] : []));
+  const detailed = await readEach(detailedNames, parts.bucketStatus, missed("bucket"));
   const [first] = unreachable;
   if (first !== undefined) {
     const { bucket, reason } = first;
@@ -239,13 +279,34 @@ async function readFacts(parts: FleetParts): Promise<Facts> {
       `The metrics of the fleet lack what could not be read, such as ${such}`,
     );
   }
-  statuses.sort((a, b) => (a.name < b.name ? -1 : 1));
   return {
-    buckets: buckets.slice(0, MOST_NAMES),
+    buckets: most,
     others: buckets.slice(MOST_NAMES),
+    detailed,
     queues: statuses,
     outboxes: outboxes.slice(0, MOST_NAMES),
   };
+}
+
+/** Reads the state of each name, a few at once. Returns those that could be read, by name. */
+async function readEach<Status extends { readonly name: string }>(
+  names: readonly string[],
+  read: (name: string) => Promise<Status | undefined>,
+  onError: (name: string, error: unknown) => void,
+): Promise<Status[]> {
+  const found: Status[] = [];
+  for (let from = 0; from < names.length; from += AT_ONCE) {
+    const some = names.slice(from, from + AT_ONCE).map(async (name) => {
+      try {
+        const status = await read(name);
+        if (status !== undefined) found.push(status);
+      } catch (error) {
+        onError(name, error);
+      }
+    });
+    await Promise.all(some);
+  }
+  return found.toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /**

@@ -31,6 +31,7 @@ export function fleetMetrics(sluice: Sluice, options: FleetMetricsOptions = {}):
   const metrics = openFleetMetrics(
     {
       overview: (page) => sluice.overview(page),
+      bucketStatus: async (name) => (await sluice.find(name))?.status(),
       queueStatus: async (name) => (await sluice.findQueue(name))?.status(),
       logger,
       sluice,

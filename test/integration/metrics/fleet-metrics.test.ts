@@ -1,6 +1,6 @@
 import { Registry } from "prom-client";
 import { expect, it } from "vitest";
-import { createSluice, leakyBucket } from "sluice";
+import { budget, createSluice, leakyBucket } from "sluice";
 import { FLEET_METRICS, fleetMetrics } from "sluice/metrics";
 import { linesOf, valueOf } from "../../support/metrics/exposition.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -43,6 +43,50 @@ it("one process exports the metrics of all, whichever declares the buckets", asy
   expect(valueOf(text, "sluice_config_info", info)).toBe(1);
   await api.resume();
   await Promise.all(waiting);
+});
+
+it("exports balances of shared budgets, and the state of pool members", async () => {
+  const [sluice, operator] = [sluices.open(), sluices.open()];
+  const usd = budget({ unit: "usd", amount: 10, per: "year" });
+  const llm = sluice.bucket("llm", { limits: [usd], perKey: { limits: [usd] } });
+  await llm.draw({ key: "acme", cost: { usd: 2 } });
+  let end = (): void => {};
+  const ended = new Promise<void>((resolve) => (end = resolve));
+  const running = llm.run(() => ended, { cost: { usd: 1 }, settle: () => ({ usd: 0 }) });
+  await llm.grant({ usd: 5 }, { reason: "demo day" });
+  const pool = sluice.pool("gpt", {
+    members: {
+      east: { limits: [leakyBucket("1/h", { burst: 4 })] },
+      west: { rate: "1/h" },
+      south: { rate: "1/h" },
+    },
+    prefer: ["east", "west", "south"],
+  });
+  await pool.draw();
+  await pool.drainMember("west");
+  await pool.member("south").run(() => ({ status: 429, headers: { "retry-after": "600" } }));
+  const fleet = fleetMetrics(operator, { everyMs: 1_000 });
+  await waitUntil(async () => {
+    const exported = await fleet.text();
+    return exported.includes("sluice_budget_reserved{") && exported.includes('state="cooling"');
+  }, "the budget and the pool are exported");
+  const text = await fleet.text();
+
+  const ofBudget = (name: string) =>
+    valueOf(text, `sluice_budget_${name}`, { bucket: "llm", limit: "10/year usd" });
+  expect(["amount", "spent", "reserved", "granted"].map(ofBudget)).toEqual([15, 3, 1, 5]);
+  expect(ofBudget("reset_seconds")).toBeGreaterThan(0);
+  // Keys are in no label, so only the budget of the bucket is exported.
+  expect(linesOf(text, "sluice_budget_amount")).toHaveLength(1);
+  const member = (name: string, labels: object) =>
+    valueOf(text, `sluice_pool_member_${name}`, { bucket: "gpt", ...labels });
+  expect(member("state", { member: "east", state: "open" })).toBe(1);
+  expect(member("state", { member: "west", state: "drained" })).toBe(1);
+  expect(member("state", { member: "south", state: "cooling" })).toBe(1);
+  expect(member("room_ratio", { member: "east" })).toBe(0.75);
+  expect(member("room_ratio", { member: "south" })).toBe(0);
+  end();
+  await running;
 });
 
 it("counts rejections whose cooldowns end before a scrape, and the time of an override", async () => {

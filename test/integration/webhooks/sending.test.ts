@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
 import { describe, expect, inject, it } from "vitest";
+import { budget, type Bucket } from "sluice";
 import type { Arrival } from "sluice/testing";
 import { createKeyPair, verify } from "sluice/webhooks";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -277,5 +278,89 @@ describe("send()", () => {
 
     await expect(hooks.send(given)).rejects.toMatchObject({ code: "ERR_INVALID_OPTION", option });
     expect((await hooks.send({ tenant: "acme", type: "note.made", data: 1, id })).isNew).toBe(true);
+  });
+});
+
+describe("sendBudgetWarnings()", () => {
+  const usd = budget({ unit: "usd", amount: 10, per: "year", warnAt: [0.5, 1] });
+
+  it("sends one message for each part of a budget, although several processes draw", async () => {
+    const receiver = await startReceiver();
+    const buckets: Bucket[] = [];
+    for (let process = 0; process < 3; process++) {
+      const hooks = openHooks(sluices, { operator: "ops" });
+      if (process === 0) await put(hooks, { tenant: "ops", id: "a", url: receiver.url });
+      const bucket = sluices.open().bucket("llm", { limits: [usd] });
+      // Twice, as a module that is loaded twice does.
+      hooks.sendBudgetWarnings(bucket);
+      hooks.sendBudgetWarnings(bucket);
+      hooks.worker();
+      buckets.push(bucket);
+    }
+    const { resetsAt } = (await buckets[0]!.budgets())[0]!;
+
+    await Promise.all(
+      buckets.flatMap((bucket) =>
+        [1, 1, 1, 1].map((cost) => bucket.draw({ cost: { usd: cost } }).catch(String)),
+      ),
+    );
+
+    await waitUntil(() => receiver.arrivals.length >= 2, "both have arrived");
+    await waitUntil(async () => (await buckets[0]!.budgets())[0]!.spent === 10, "it is spent");
+    const messages = receiver.arrivals.map(({ body }) => JSON.parse(body) as { type: string });
+    expect(messages.map(({ type }) => type).toSorted()).toEqual(["budget.spent", "budget.warning"]);
+    expect(messages.find(({ type }) => type === "budget.spent")).toMatchObject({
+      data: {
+        bucket: "llm",
+        budget: "10/year usd",
+        unit: "usd",
+        part: 1,
+        spent: 10,
+        amount: 10,
+        resetsAt: resetsAt.toISOString(),
+      },
+    });
+  });
+
+  it("sends warnings of a key to the tenant that a function names, until it is stopped", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    for (const tenant of ["acme", "globex", "last"]) {
+      await put(hooks, { tenant, id: "a", url: `${receiver.url}/${tenant}` });
+    }
+    const bucket = sluices.open().bucket("llm", { limits: [usd], perKey: { limits: [usd] } });
+    const stop = hooks.sendBudgetWarnings(bucket, {
+      tenant: ({ key }) => (typeof key === "string" ? key : undefined),
+    });
+    hooks.worker();
+
+    await bucket.draw({ key: "acme", cost: { usd: 5 } });
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    stop();
+    await bucket.draw({ key: "globex", cost: { usd: 5 } });
+    await hooks.send({ tenant: "last", type: "done", data: {} });
+    await waitUntil(() => receiver.arrivals.length === 2, "the last has arrived");
+
+    // The bucket's budget had no tenant, and the warning of globex came after the stop.
+    expect(receiver.arrivals.map(({ path }) => path)).toEqual(["/acme", "/last"]);
+  });
+
+  it("refuses what can never work, by name", () => {
+    const hooks = openHooks(sluices);
+    const single = openHooks(sluices, { singleTenant: true });
+    const bucket = sluices.open().bucket("llm", { limits: [usd] });
+    const refused: [() => unknown, string][] = [
+      [() => hooks.sendBudgetWarnings(bucket), "tenant"],
+      [() => hooks.sendBudgetWarnings(bucket, { tenant: "a/b" }), "tenant"],
+      [() => hooks.sendBudgetWarnings(bucket, { tenants: "a" } as never), "tenants"],
+      [() => hooks.sendBudgetWarnings("llm" as never, { tenant: "ops" }), "bucket"],
+      [() => single.sendBudgetWarnings(bucket, { tenant: "ops" }), "tenant"],
+      [() => single.sendBudgetWarnings(bucket, { tenant: () => "ops" }), "tenant"],
+    ];
+
+    for (const [call, option] of refused) {
+      expect(call).toThrow(expect.objectContaining({ code: "ERR_INVALID_OPTION", option }));
+    }
+    expect(single.sendBudgetWarnings(bucket)).toBeTypeOf("function");
   });
 });

@@ -41,6 +41,7 @@ function openFleet({ buckets = 0, queues = 0, unreachable = [], broken = () => f
       const found = { buckets: page.of.map(bucketOf), queues: queuePage.of.map(queueOf) };
       return { ...found, ...next, ...others };
     },
+    bucketStatus: async () => undefined,
     async queueStatus(name) {
       if (broken(Number(name.slice(1)))) throw new Error("it is on fire");
       const jobs = { waiting: 1 } as QueueStatus["jobs"];

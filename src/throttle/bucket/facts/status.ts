@@ -90,6 +90,10 @@ interface OfAllReplicas {
   readonly toldBy: readonly ReplicaOfBucket[];
   /** True if any process used the bucket in the last 30 days. False for a bucket that only a rules file names. */
   readonly hasCalls: boolean;
+  /** True if the bucket has a budget that all keys share. */
+  readonly hasBudgets: boolean;
+  /** True if the bucket is a pool. */
+  readonly isPool: boolean;
 }
 
 export interface HistoryOptions {
@@ -133,11 +137,10 @@ export async function readStatus(
 ): Promise<BucketStatus> {
   const [{ policy, state }, facts] = await Promise.all([inForce, insight.bucket(name)]);
   const status = describeStatus(name, policy, state, facts);
-  const hasBudgets = policy.limits.some(({ budget }) => budget !== undefined);
   return {
     ...status,
-    ...(hasBudgets && { budgets: await read.budgets() }),
-    ...(policy.pool !== undefined && { members: await read.members() }),
+    ...(status.hasBudgets && { budgets: await read.budgets() }),
+    ...(status.isPool && { members: await read.members() }),
   };
 }
 
@@ -183,6 +186,8 @@ export function describeStatus<State extends BriefState>(
       (waiting.total > 0 && !isHeldBack ? rateInUse(limits, actualPerSecond) : undefined),
     waiting,
     hasCalls: facts.hasCalls,
+    hasBudgets: limits.some(({ budget }) => budget !== undefined),
+    isPool: pool !== undefined,
     reports: latest,
     toldBy: latest,
   });

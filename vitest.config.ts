@@ -32,7 +32,6 @@ const alsoInMemory = [
   "queue/queue-enqueue-refusals",
   "schedules/queue-recurring",
   "schedules/queue-redeclared",
-  "service/take",
   "steering/bulk",
   "steering/jobs",
   "steering/pauses",

@@ -1,7 +1,6 @@
 /**
  * Reads the states of many buckets together, so that an overview does not request them one by one.
  */
-import { withForever } from "../core/describe.ts";
 import { readPolicyElsewhere, readPolicyText, type Policy } from "../core/policy/policy.ts";
 import type { Peeked, Store } from "../core/store.ts";
 import {
@@ -15,6 +14,7 @@ import { termsOf } from "../throttle/known-policy.ts";
 import { createLru } from "../throttle/lru.ts";
 import { describeBriefly, describeState } from "../throttle/bucket/bucket-state.ts";
 import {
+  briefOf,
   describeStatus,
   type BucketBrief,
   type BucketStatus,
@@ -114,7 +114,7 @@ export function createStatuses(parts: StatusesParts): Statuses {
     const policy = look?.glance && policyBy(name, look);
     if (policy === undefined || policy.shadows.length > 0) {
       const status = await whole(name, look);
-      return status && withoutLimits(status);
+      return status && briefOf(status);
     }
     const { facts, glance } = look!;
     const waitingHere = of(name)?.waiting ?? 0;
@@ -144,8 +144,4 @@ export function createStatuses(parts: StatusesParts): Statuses {
     whole: (names) => readAll(names, whole),
     brief: (names) => readAll(names, brief),
   };
-}
-
-function withoutLimits({ limits: _limits, turns: _turns, ...brief }: BucketStatus): BucketBrief {
-  return withForever(brief);
 }

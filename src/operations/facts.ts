@@ -5,7 +5,7 @@ import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation } from "../queue/forecast/explain.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
 import type { Sluice } from "../sluice/create-sluice.ts";
-import type { BucketBrief, History } from "../throttle/bucket/facts/status.ts";
+import { briefOf, type BucketBrief, type History } from "../throttle/bucket/facts/status.ts";
 
 interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {
   /** The time of the snapshot, in ms since 1970 on the clock of this process. */
@@ -79,9 +79,7 @@ export function createFacts(sluice: Sluice): Facts {
   async function anew(status: BucketBrief): Promise<BucketBrief> {
     try {
       const found = await (await sluice.find(status.name))?.status();
-      if (found === undefined) return status;
-      const { limits: _limits, turns: _turns, ...brief } = found;
-      return brief;
+      return found === undefined ? status : briefOf(found);
     } catch {
       // The server of the bucket is unreachable, so show the last known row. The totals name that
       // server.

@@ -200,6 +200,7 @@ export function showBucket({
         nextSlotText(status, nextFreeMs),
       ]),
     ),
+    ...(status.budgets === undefined ? [] : ["", ...[showBudgets(status.budgets)].flat()]),
     ...section(
       ["member", "state", "limits"],
       (status.members ?? []).map((member) => [

@@ -214,7 +214,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const webhooks: Webhooks = {
     ...sending,
     ...createBroadcasting({ ...options, store: asked, fanOut, tenantOf, logger }),
-    ...createBudgetWarnings({ ...options, send: sending.send, tenantOf, logger }),
+    ...createBudgetWarnings({ ...options, sending, tenantOf, logger }),
     ...createLog({ store: asked, queue, tenantOf, log }),
     ...createEndpointStatuses({
       store: asked,

@@ -49,13 +49,13 @@ const OPTIONS = z.strictObject({
 });
 
 export function createBudgetWarnings(parts: {
-  readonly send: Sending["send"];
+  readonly sending: Sending;
   readonly tenantOf: TenantOf;
   readonly isSingle: boolean;
   readonly operator: string | undefined;
   readonly logger: Logger;
 }): BudgetWarnings {
-  const { send, tenantOf, isSingle, operator, logger } = parts;
+  const { sending, tenantOf, isSingle, operator, logger } = parts;
 
   async function sendWarning(
     bucket: string,
@@ -64,7 +64,7 @@ export function createBudgetWarnings(parts: {
   ): Promise<void> {
     const to = typeof tenant === "function" ? tenant(event) : tenant;
     if (to === undefined && !isSingle) return;
-    await send({
+    await sending.send({
       tenant: to,
       type: event.part === 1 ? "budget.spent" : "budget.warning",
       data: { bucket, ...event },

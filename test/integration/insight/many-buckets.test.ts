@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
-import { concurrency, leakyBucket, type Sluice } from "sluice";
+import { budget, concurrency, createSluice, leakyBucket, type Sluice } from "sluice";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ownRedisServers } from "../../support/redis/own-redis.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -121,4 +121,20 @@ describe("an overview of several buckets", () => {
     expect(unreachable).toMatchObject([{ bucket: "api" }]);
     expect(unreachable[0]!.reason).toContain("run the same version");
   });
+});
+
+it("says in brief which buckets have budgets or members, and leaves these out", async () => {
+  await using sluice = createSluice({ redis: "memory" });
+  const limits = [budget({ unit: "usd", amount: 10, per: "year" })];
+  await sluice.bucket("paid", { limits }).draw();
+  await sluice.pool("pool", { members: { east: { rate: "9/s" } } }).draw();
+  const brief = async () => (await sluice.overview({ brief: true })).buckets;
+
+  await waitUntil(async () => (await brief()).length === 2, "both are listed");
+
+  const [paid, pool] = await brief();
+  expect(paid).toMatchObject({ name: "paid", hasBudgets: true, isPool: false });
+  expect(pool).toMatchObject({ name: "pool", hasBudgets: false, isPool: true });
+  expect(paid).not.toHaveProperty("budgets");
+  expect(pool).not.toHaveProperty("members");
 });

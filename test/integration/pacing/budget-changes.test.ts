@@ -179,7 +179,12 @@ it("explains a key by the budget of each of its levels, over HTTP and in a shell
     env: { REDIS_URL: inject("redisUrl") },
     isBuilt: true,
   });
-  await shell.ended;
+  const ofBucket = shells.start("src/cli/main.ts", {
+    args: ["--prefix", sluices.prefix(), "bucket", "llm"],
+    env: { REDIS_URL: inject("redisUrl") },
+    isBuilt: true,
+  });
+  await Promise.all([shell.ended, ofBucket.ended]);
 
   expect(json).toMatchObject({
     budgets: [
@@ -193,6 +198,7 @@ it("explains a key by the budget of each of its levels, over HTTP and in a shell
     /^The budget 2\/year usd of \["search","ann"\] is spent until .* UTC: 2 of 2 usd spent\.$/m,
   );
   expect(shell.stdout).toMatch(/^BUDGET +KEY +SPENT +OF +RESERVED +GRANTED +RESETS +SPENT ON$/m);
+  expect(ofBucket.stdout).toMatch(/^10\/year usd +- +2 +10 +0 +0 +.* UTC/m);
   expect(shell.stdout).toMatch(/^2\/year usd +\["search","ann"\] +2 +2 +0 +0 +.* UTC +spent$/m);
 });
 

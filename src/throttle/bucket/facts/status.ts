@@ -193,6 +193,12 @@ export function describeStatus<State extends BriefState>(
   });
 }
 
+/** Returns a status as an overview in brief contains it. */
+export function briefOf(status: BucketStatus): BucketBrief {
+  const { limits: _limits, turns: _turns, budgets: _budgets, members: _members, ...brief } = status;
+  return withForever(brief);
+}
+
 /** The longest time between two reports of a replica that starts calls. */
 const REPORTS_MS = 2_000;
 const RATE_MS = 10_000;

@@ -29,6 +29,7 @@ function titleOf(path: string, given?: string): string {
 
 const SIDEBAR = [
   section("Start", [
+    ["playground"],
     ["start/install"],
     ["start/first-call"],
     ["start/first-queue"],
@@ -183,6 +184,8 @@ export default defineConfig({
     },
   },
   vite: {
+    // The playground runs the built simulator: `npm run build` writes it.
+    resolve: { alias: { "sluice/simulate": resolve(DOCS, "../dist/simulate.browser.js") } },
     plugins: [
       llmstxt({
         excludeIndexPage: false,
@@ -203,6 +206,7 @@ export default defineConfig({
     nav: [
       { text: "Start", link: "/start/install" },
       { text: "Guides", link: "/guides/calls/pace-a-client" },
+      { text: "Playground", link: "/playground" },
       { text: "Concepts", link: "/concepts/how-it-fits" },
       { text: "Reference", link: "/cheat-sheet" },
       { text: `v${packageJson.version}`, link: "/reference/changelog" },

@@ -117,6 +117,7 @@ const SIDEBAR = [
     ["reference/api/server/", "API: sluice/server"],
     ["reference/api/insight/metrics/", "API: sluice/metrics"],
     ["reference/api/insight/metrics/opentelemetry/", "API: sluice/opentelemetry"],
+    ["reference/api/entries/simulate/", "API: sluice/simulate"],
     ["reference/api/entries/testing/", "API: sluice/testing"],
     ["reference/limits"],
     ["reference/pools"],

@@ -29,13 +29,13 @@ function titleOf(path: string, given?: string): string {
 
 const SIDEBAR = [
   section("Start", [
-    ["playground"],
     ["start/install"],
     ["start/first-call"],
     ["start/first-queue"],
     ["start/first-webhook"],
     ["start/llm"],
     ["start/other-languages"],
+    ["playground"],
   ]),
   section("Pace calls", [
     ["guides/calls/pace-a-client"],

@@ -6,8 +6,9 @@ import { join } from "node:path";
 import process from "node:process";
 import { build } from "esbuild";
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openBoards, seriousOf } from "../../support/server/boards.ts";
+import { installPacked, type Consumer } from "../../support/setup/packed-package.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
 const SOURCES = join(ROOT, "docs/.vitepress/theme/playground");
@@ -15,10 +16,12 @@ const SOURCES = join(ROOT, "docs/.vitepress/theme/playground");
 const boards = openBoards();
 const server = createServer();
 let url = "";
+let consumer: Consumer;
 
-/** Serves the playground on a page of its own, with the built simulator. */
+/** Serves the playground on a page of its own, with the simulator of the packed package. */
 beforeAll(async () => {
-  const simulator = join(inject("builtRoot"), "dist/simulate.browser.js");
+  consumer = await installPacked();
+  const simulator = join(consumer.folder, "node_modules/sluice/dist/simulate.browser.js");
   const { outputFiles } = await build({
     stdin: {
       contents: `import { openPlayground } from "./page.ts"; openPlayground(document.querySelector(".playground"));`,
@@ -33,7 +36,7 @@ beforeAll(async () => {
   const style = await readFile(join(SOURCES, "style.css"), "utf8");
   const page = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Playground</title>
     <meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
-    <style>body { margin: 16px; font-family: system-ui } .dark body { background: #1b1b1f } ${style}</style></head>
+    <style>body { margin: 16px; font-family: system-ui } .dark body { background: #1b1b1f; color: #dfdfd6 } ${style}</style></head>
     <body><main><h1>Playground</h1><div class="playground"></div></main>
     <script>document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches)</script>
     <script type="module">${outputFiles[0]!.text.replaceAll("</script", "<\\/script")}</script></body></html>`;
@@ -44,8 +47,11 @@ beforeAll(async () => {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+}, 300_000);
+afterAll(async () => {
+  server.close();
+  await consumer.remove();
 });
-afterAll(() => server.close());
 
 /** A number beside a time line. */
 async function figureOf(page: Page, name: string, label: string): Promise<number> {

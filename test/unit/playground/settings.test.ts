@@ -3,6 +3,7 @@ import {
   DEFAULTS,
   EXAMPLES,
   FIELDS,
+  hasSettings,
   readLink,
   writeLink,
 } from "../../../docs/.vitepress/theme/playground/settings.ts";
@@ -13,7 +14,7 @@ describe("a link to the playground", () => {
   });
 
   it("contains only what differs from the defaults", () => {
-    expect(writeLink(DEFAULTS)).toBe("#");
+    expect(writeLink(DEFAULTS)).toBe("");
     expect(writeLink({ ...DEFAULTS, rate: 20, replicas: 8 })).toBe("#rate=20&replicas=8");
   });
 
@@ -23,6 +24,10 @@ describe("a link to the playground", () => {
       expect(readLink(hash)).toEqual(DEFAULTS);
     },
   );
+});
+
+it("leaves links to headings to the page", () => {
+  expect(["", "#rate=5", "#what-you-see"].map(hasSettings)).toEqual([true, true, false]);
 });
 
 it("offers only settings within the range of their controls", () => {

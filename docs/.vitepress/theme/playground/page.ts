@@ -11,7 +11,7 @@ import {
   type Run,
   type Simulate,
 } from "./runs.ts";
-import { EXAMPLES, FIELDS, readLink, writeLink, type Settings } from "./settings.ts";
+import { EXAMPLES, FIELDS, hasSettings, readLink, writeLink, type Settings } from "./settings.ts";
 
 const simulate = simulateBucket as unknown as Simulate;
 
@@ -60,7 +60,13 @@ export function openPlayground(root: HTMLElement): () => void {
   function choose(chosen: Settings): void {
     settings = chosen;
     fillForm();
+    updateLink();
     update();
+  }
+
+  function updateLink(): void {
+    const address = `${location.pathname}${location.search}${writeLink(settings)}`;
+    history.replaceState(history.state, "", address);
   }
 
   function fillForm(): void {
@@ -93,6 +99,7 @@ export function openPlayground(root: HTMLElement): () => void {
     input.addEventListener("input", () => {
       const chosen = isSwitch ? Number(input.checked) : Number(input.value);
       settings = { ...settings, [name]: chosen };
+      updateLink();
       if (!isSwitch) showValue();
       updateSoon();
     });
@@ -110,7 +117,6 @@ export function openPlayground(root: HTMLElement): () => void {
     stop();
     const ofFirst = form.elements.namedItem("loud") as HTMLInputElement;
     ofFirst.disabled = settings.tenants === 1;
-    history.replaceState(history.state, "", writeLink(settings));
     code.textContent = `sluice.bucket("api", ${codeOf(policyOf(settings))});`;
     const arrivals = drawCalls(settings).map((call) => ({ ...call, isRefused: false }));
     const runs = runAll(settings, simulate);
@@ -202,12 +208,15 @@ export function openPlayground(root: HTMLElement): () => void {
     draw();
   });
   share.addEventListener("click", () => {
-    void navigator.clipboard.writeText(location.href).then(
+    updateLink();
+    void copy(location.href).then(
       () => (said.textContent = "The link is copied."),
       () => (said.textContent = "The browser did not allow a copy. The address bar has the link."),
     );
   });
-  const followLink = (): void => choose(readLink(location.hash));
+  const followLink = (): void => {
+    if (hasSettings(location.hash)) choose(readLink(location.hash));
+  };
   const size = new ResizeObserver(draw);
   const theme = new MutationObserver(draw);
   size.observe(results);
@@ -220,6 +229,11 @@ export function openPlayground(root: HTMLElement): () => void {
     theme.disconnect();
     removeEventListener("hashchange", followLink);
   };
+}
+
+/** @throws if the browser has no clipboard, or does not allow it. */
+async function copy(text: string): Promise<void> {
+  await navigator.clipboard.writeText(text);
 }
 
 const WORST = "most in one second";

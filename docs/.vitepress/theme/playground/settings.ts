@@ -113,11 +113,16 @@ export function readLink(hash: string): Settings {
   });
 }
 
-/** Writes what differs from the defaults: `"#rate=20&replicas=8"`. */
+/** Whether a link has settings, not the name of a heading. */
+export function hasSettings(hash: string): boolean {
+  return hash === "" || hash.includes("=");
+}
+
+/** Writes what differs from the defaults: `"#rate=20&replicas=8"`, or an empty text. */
 export function writeLink(settings: Settings): string {
   const changed = NAMES.filter((name) => settings[name] !== FIELDS[name].initial);
   const text = new URLSearchParams(changed.map((name) => [name, String(settings[name])]));
-  return `#${text.toString()}`;
+  return changed.length === 0 ? "" : `#${text.toString()}`;
 }
 
 function mapFields(valueOf: (field: Field, name: keyof Settings) => number): Settings {

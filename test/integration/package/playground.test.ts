@@ -47,7 +47,7 @@ beforeAll(async () => {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
-}, 300_000);
+}, 600_000);
 afterAll(async () => {
   server.close();
   await consumer.remove();
@@ -95,7 +95,7 @@ describe("the playground", () => {
     expect(errors).toEqual([]);
   });
 
-  it("shows the same to whoever opens the link", async () => {
+  it("shows the same to everyone who opens the link", async () => {
     const first = await boards.open(url);
     await first.page.getByRole("button", { name: "A loud tenant" }).click();
     await first.page.getByText("Tenant 4").waitFor();

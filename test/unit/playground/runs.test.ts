@@ -111,7 +111,7 @@ describe("the API", () => {
 });
 
 describe("the figures", () => {
-  it("count the calls that leave within any second, not those of a second of the clock", () => {
+  it("count the calls that start within any second, not those of a second of the clock", () => {
     const departures = [100, 900, 950, 1_050, 1_890].map((atMs) => {
       return { atMs, arrivedMs: 100, tenant: 0, isRefused: false };
     });

@@ -242,7 +242,7 @@ const REFUSED = "refused";
 function labelled(figures: Figures): readonly (readonly [string, string])[] {
   const { left, waiting, refused, worstSecond, medianMs, p99Ms, quietMs } = figures;
   return [
-    ["left", String(left)],
+    ["started", String(left)],
     ["still waiting", String(waiting)],
     [WORST, String(worstSecond)],
     [REFUSED, String(refused)],
@@ -253,7 +253,7 @@ function labelled(figures: Figures): readonly (readonly [string, string])[] {
 }
 
 function sentenceOf({ name }: Run, { left, worstSecond, refused }: Figures): string {
-  return `${name}: ${left} calls left, at most ${worstSecond} in one second. The API refused ${refused}.`;
+  return `${name}: ${left} calls started, at most ${worstSecond} in one second. The API refused ${refused}.`;
 }
 
 function time(ms: number): string {

@@ -1,4 +1,4 @@
-/** Draws calls as dots on a time line. Calls that leave at nearly the same time are stacked. */
+/** Draws calls as dots on a time line. Calls that start at nearly the same time are stacked. */
 
 /** A dot on the time line. */
 export interface Dot {
@@ -115,7 +115,7 @@ function disc(context: CanvasRenderingContext2D, x: number, y: number, color: st
   context.fill();
 }
 
-/** Has another shape than a disc, for people who cannot tell the colors apart. */
+/** Has another shape than a disc, for people who see no difference between the colors. */
 function cross(context: CanvasRenderingContext2D, x: number, y: number, color: string): void {
   context.strokeStyle = color;
   context.lineWidth = 1.4;

@@ -13,7 +13,7 @@ export interface Call {
   readonly replica: number;
 }
 
-/** A call that left for the API. */
+/** A call that was sent to the API. */
 export interface Departure {
   readonly atMs: number;
   readonly arrivedMs: number;
@@ -231,7 +231,7 @@ export interface Figures {
   readonly left: number;
   readonly waiting: number;
   readonly refused: number;
-  /** The most calls that left within any second. */
+  /** The most calls that started within any second. */
   readonly worstSecond: number;
   /** The wait that half of the calls did not exceed, and the one that 99 % did not exceed, in ms. */
   readonly medianMs: number;

@@ -32,7 +32,7 @@ const orNone = (show: (value: number) => string) => (value: number) =>
 /** The settings by their names in the link. */
 export const FIELDS: Readonly<Record<keyof Settings, Field>> = {
   rate: { label: "Rate", least: 5, most: 100, step: 5, initial: 50, show: perSecond },
-  burst: { label: "Calls that may leave at once", least: 1, most: 50, initial: 1, show: plain },
+  burst: { label: "Calls that may start at once", least: 1, most: 50, initial: 1, show: plain },
   perTenant: {
     label: "Rate of each tenant",
     least: 0,
@@ -121,7 +121,9 @@ export function hasSettings(hash: string): boolean {
 /** Writes what differs from the defaults: `"#rate=20&replicas=8"`, or an empty text. */
 export function writeLink(settings: Settings): string {
   const changed = NAMES.filter((name) => settings[name] !== FIELDS[name].initial);
-  const text = new URLSearchParams(changed.map((name) => [name, String(settings[name])]));
+  const text = new URLSearchParams(
+    changed.map((name): [string, string] => [name, String(settings[name])]),
+  );
   return changed.length === 0 ? "" : `#${text.toString()}`;
 }
 

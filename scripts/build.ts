@@ -26,6 +26,7 @@ const OUT = `${DIST}.new`;
 const ENTRIES = {
   index: "src/sluice/index.ts",
   testing: "src/entries/testing/index.ts",
+  simulate: "src/entries/simulate/index.ts",
   llm: "src/entries/llm/index.ts",
   server: "src/server/index.ts",
   webhooks: "src/webhooks/index.ts",
@@ -44,6 +45,7 @@ const ENTRIES = {
 const TYPES = [
   "sluice/index.d.ts",
   "entries/testing/index.d.ts",
+  "entries/simulate/index.d.ts",
   "entries/llm/index.d.ts",
   "server/index.d.ts",
   "webhooks/index.d.ts",
@@ -97,6 +99,31 @@ const textsOfFiles: Plugin = {
       const [missed] = left.keys();
       if (missed !== undefined) throw new Error(`Nothing imports ${missed}: it has moved`);
     });
+  },
+};
+
+/** Replaces the modules that read files for browsers. No browser sends the text of a script to Redis. */
+const textsInBrowsers: Plugin = {
+  name: "texts-in-browsers",
+  setup(builder) {
+    builder.onLoad({ filter: /lua-source\.ts$/ }, () => ({
+      contents: 'export const readLuaFile = () => "";',
+    }));
+    builder.onLoad({ filter: /translated-scripts\.ts$/ }, async () => ({
+      contents: await translatedScripts(),
+    }));
+  },
+};
+
+/** Replaces the modules of Node. Scripts compute their digest when they are loaded, but in memory it has no use. */
+const withoutNode: Plugin = {
+  name: "without-node",
+  setup(builder) {
+    builder.onResolve({ filter: /^node:/ }, ({ path }) => ({ path, namespace: "none" }));
+    builder.onLoad({ filter: /.*/, namespace: "none" }, () => ({
+      contents:
+        "const hash = { update: () => hash, digest: () => '' }; module.exports = { createHash: () => hash };",
+    }));
   },
 };
 
@@ -195,6 +222,27 @@ async function bundle(): Promise<Metafile> {
   return metafile;
 }
 
+/**
+ * The simulation for browsers, in one file. Parts of the stores and of waiting calls use modules of Node, but the
+ * simulation never calls them, so the bundle has none of these modules.
+ */
+async function bundleForBrowsers(): Promise<void> {
+  await build({
+    entryPoints: { "simulate.browser": ENTRIES.simulate },
+    outdir: OUT,
+    absWorkingDir: ROOT,
+    bundle: true,
+    minify: true,
+    format: "esm",
+    platform: "browser",
+    target: "es2022",
+    sourcemap: false,
+    logLevel: "warning",
+    inject: [join(ROOT, "src/entries/simulate/browser/buffer.ts")],
+    plugins: [textsInBrowsers, withoutNode],
+  });
+}
+
 interface Manifest {
   readonly name: string;
   readonly version: string;
@@ -259,6 +307,7 @@ function keepTypes(path: string, kept: Set<string>): void {
 
 rmSync(OUT, { recursive: true, force: true });
 writeLicenses(await bundle());
+await bundleForBrowsers();
 writeTypes();
 rmSync(DIST, { recursive: true, force: true });
 renameSync(OUT, DIST);

@@ -36,6 +36,7 @@ const SIDEBAR = [
     ["start/first-webhook"],
     ["start/llm"],
     ["start/other-languages"],
+    ["playground"],
   ]),
   section("Pace calls", [
     ["guides/calls/pace-a-client"],
@@ -119,6 +120,7 @@ const SIDEBAR = [
     ["reference/api/server/", "API: sluice/server"],
     ["reference/api/insight/metrics/", "API: sluice/metrics"],
     ["reference/api/insight/metrics/opentelemetry/", "API: sluice/opentelemetry"],
+    ["reference/api/entries/simulate/", "API: sluice/simulate"],
     ["reference/api/entries/testing/", "API: sluice/testing"],
     ["reference/limits"],
     ["reference/pools"],
@@ -186,6 +188,8 @@ export default defineConfig({
     },
   },
   vite: {
+    // The playground runs the built simulator: `npm run build` writes it.
+    resolve: { alias: { "sluice/simulate": resolve(DOCS, "../dist/simulate.browser.js") } },
     plugins: [
       llmstxt({
         excludeIndexPage: false,
@@ -206,6 +210,7 @@ export default defineConfig({
     nav: [
       { text: "Start", link: "/start/install" },
       { text: "Guides", link: "/guides/calls/pace-a-client" },
+      { text: "Playground", link: "/playground" },
       { text: "Concepts", link: "/concepts/how-it-fits" },
       { text: "Reference", link: "/cheat-sheet" },
       { text: `v${packageJson.version}`, link: "/reference/changelog" },

@@ -46,6 +46,12 @@ const REMEDY = `write whole calls per time, from 1 to 1,000,000,000, such as "10
  * @throws {@link InvalidOptionError} when the input is not a whole number of calls per time.
  */
 export function parseRate(where: string, input: RateInput | undefined, option = "rate"): Rate {
+  const { count, periodUs } = parseWindow(where, input, option);
+  return lowestTerms(count, periodUs);
+}
+
+/** Reads a rate as {@link parseRate} does, but keeps its numbers: `"100/s"` is 100 calls per 1,000,000 µs. */
+export function parseWindow(where: string, input: RateInput | undefined, option: string): Rate {
   const [calls, per] = typeof input === "string" ? split(input) : [input?.calls, input?.per];
   const periodUs = typeof per === "string" ? parsePeriodUs(per) : undefined;
   const isCount = Number.isSafeInteger(calls) && calls! >= 1 && calls! <= MAX_COUNT;
@@ -53,7 +59,7 @@ export function parseRate(where: string, input: RateInput | undefined, option = 
     throw new InvalidOptionError({ where, option, value: input, remedy: REMEDY });
   }
   if (typeof input === "object") assertNoMore(where, option, input);
-  return lowestTerms(calls!, periodUs);
+  return { count: calls!, periodUs };
 }
 
 /**

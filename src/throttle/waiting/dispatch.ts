@@ -104,7 +104,7 @@ export function byMember(
  * A limit counts as fast if its calls are at most this far apart. Several calls then start while
  * one request gathers new callers.
  */
-const FAST_STEP_MS = 2.5;
+export const FAST_STEP_MS = 2.5;
 /** A slot that is due within this time, in ms, counts as used. */
 const GOING_MS = 2;
 
@@ -311,7 +311,7 @@ function memberNumber({ pool }: Group, key: string): number {
  * A caller is passed at most once, so a flood of urgent calls cannot take all its slots. A caller
  * without a slot never passes another caller, because its slot may be far in the future.
  */
-function takeCaller({ line, held }: Group, { rank }: HeldSlot): Caller {
+export function takeCaller({ line, held }: Group, { rank }: HeldSlot): Caller {
   const drawnFor = line.firstOf(rank);
   if (drawnFor === undefined || line.head === drawnFor) return line.shift()!;
   const passer = wasPassed(drawnFor) ? undefined : firstToPass(line, held, rank);

@@ -9,7 +9,7 @@ import { docBlocks, runDocBlock } from "../../support/docs/doc-blocks.ts";
 
 /** Folders whose pages need no code that runs: they explain, or they are generated. */
 const WITHOUT_BLOCKS =
-  /^(?:concepts|decisions|reference\/api)\/|^(?:index|guides\/(?:migrate|operate\/mcp)|start\/(?:install|other-languages))\.md$|^guides\/production\/|^reference\/(?:cli|http|rules-file|changelog)\.md$|^guides\/webhooks\/secrets\.md$/;
+  /^(?:concepts|decisions|reference\/api)\/|^(?:index|playground|guides\/(?:migrate|operate\/mcp)|start\/(?:install|other-languages))\.md$|^guides\/production\/|^reference\/(?:cli|http|rules-file|changelog)\.md$|^guides\/webhooks\/secrets\.md$/;
 const docs = (await readdir("docs", { recursive: true })).filter(
   (name) => name.endsWith(".md") && !/^(?:node_modules|\.vitepress)\//.test(name),
 );

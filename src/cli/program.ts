@@ -13,6 +13,7 @@ import { EndpointMissingError, MessageMissingError } from "../webhooks/errors.ts
 import { addCompletion } from "./commands/completion.ts";
 import { addDemo } from "./commands/setup/demo.ts";
 import { addDoctor } from "./commands/setup/doctor.ts";
+import { addSimulate } from "./commands/setup/simulate.ts";
 import { addEndpoints } from "./commands/endpoints.ts";
 import { addEnqueue } from "./commands/enqueue.ts";
 import { addSchedule } from "./commands/schedule.ts";
@@ -116,6 +117,7 @@ export function createProgram(io: Io): Command {
   addEndpoints(program, io);
   addWorker(program, io);
   addDoctor(program, io);
+  addSimulate(program, io);
   addRules(program, io);
   addServe(program, io);
   addDev(program, io);

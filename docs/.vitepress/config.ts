@@ -78,6 +78,7 @@ const SIDEBAR = [
     ["guides/operate/board"],
     ["guides/operate/change-live"],
     ["guides/operate/rules-file"],
+    ["guides/operate/simulate"],
     ["guides/operate/behind-a-proxy"],
     ["guides/operate/metrics"],
     ["guides/operate/mcp"],

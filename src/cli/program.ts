@@ -17,6 +17,7 @@ import { addConform } from "./commands/setup/conform.ts";
 import { addDemo } from "./commands/setup/demo.ts";
 import { addInit } from "./commands/setup/init.ts";
 import { addDoctor } from "./commands/setup/doctor.ts";
+import { addSimulate } from "./commands/setup/simulate.ts";
 import { addEndpoints } from "./commands/endpoints.ts";
 import { addEnqueue } from "./commands/enqueue.ts";
 import { addSchedule } from "./commands/schedule.ts";
@@ -130,6 +131,7 @@ export function createProgram(io: Io): Command {
   addEndpoints(program, io);
   addWorker(program, io);
   addDoctor(program, io);
+  addSimulate(program, io);
   addRules(program, io);
   addServe(program, io);
   addDev(program, io);

@@ -1,7 +1,9 @@
+import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { encodeKey, type Key } from "../../core/key-path.ts";
-import { PRIORITIES, type Priority } from "../../core/input/options.ts";
-import type { Cost } from "../../throttle/costs.ts";
+import { KEY_PATH } from "../../core/input/key-options.ts";
+import type { Key } from "../../core/key-path.ts";
+import { PRIORITY, type Priority } from "../../core/input/options.ts";
+import { checkCost, type Cost } from "../../throttle/costs.ts";
 import { createRandom, exponential, type Random } from "./random.ts";
 
 /** One call that arrives at a replica. */
@@ -64,24 +66,52 @@ export interface ArrivalCursor {
 const WHERE = "simulate()";
 
 /** Opens a cursor at the first arrival. */
-export function openArrivals(arrivals: Arrivals, seed: number): ArrivalCursor {
+export function openArrivals(
+  arrivals: Arrivals,
+  { seed, replicas }: { readonly seed: number; readonly replicas: number },
+): ArrivalCursor {
   if (isGenerated(arrivals)) return generate([arrivals], seed);
   if (Array.isArray(arrivals) && arrivals.length > 0 && isGenerated(arrivals[0])) {
     return generate(arrivals as readonly GeneratedArrivals[], seed);
   }
-  return listed(arrivals as Iterable<Arrival>);
+  return listed(arrivals as Iterable<Arrival>, replicas);
 }
 
 function isGenerated(arrivals: unknown): arrivals is GeneratedArrivals {
   return typeof arrivals === "object" && arrivals !== null && "ratePerSecond" in arrivals;
 }
 
+const COST = z.custom<Cost>().superRefine(checkCost);
+
+/** @throws {@link InvalidOptionError} when a field of an arrival does not match its schema. */
+function readWith<Read>(
+  schema: z.ZodType<Read>,
+  value: unknown,
+  index: number,
+  field: string,
+): Read {
+  const read = schema.safeParse(value);
+  if (read.success) return read.data;
+  throw wrong(index, field, value, read.error.issues[0]!.message);
+}
+
+function wrong(index: number, field: string, value: unknown, remedy: string): InvalidOptionError {
+  return new InvalidOptionError({
+    where: WHERE,
+    option: `arrivals[${index}].${field}`,
+    value,
+    remedy,
+  });
+}
+
 function emptyCursor(next: ArrivalCursor["next"]): ArrivalCursor {
   return { atMs: 0, key: undefined, cost: undefined, priority: "normal", replica: -1, next };
 }
 
-function listed(arrivals: Iterable<Arrival>): ArrivalCursor {
+function listed(arrivals: Iterable<Arrival>, replicas: number): ArrivalCursor {
   const iterator = arrivals[Symbol.iterator]();
+  /** The encoded text of each key, so that each is checked once. */
+  const known = new Map<Key, string>();
   let index = 0;
   const cursor = emptyCursor(() => {
     const { done, value } = iterator.next();
@@ -89,24 +119,37 @@ function listed(arrivals: Iterable<Arrival>): ArrivalCursor {
       cursor.atMs = Infinity;
       return;
     }
-    const { atMs, key, cost, priority = "normal", replica = -1 } = value;
+    const { atMs, key, cost, priority = "normal", replica } = value;
     if (!(atMs >= cursor.atMs && atMs < Infinity)) {
-      const option = `arrivals[${index}].atMs`;
-      const remedy = "give a time in ms from 0, and sort the arrivals by their time";
-      throw new InvalidOptionError({ where: WHERE, option, value: atMs, remedy });
+      throw wrong(
+        index,
+        "atMs",
+        atMs,
+        "give a time in ms from 0, and sort the arrivals by their time",
+      );
     }
-    if (!PRIORITIES.includes(priority)) {
-      const option = `arrivals[${index}].priority`;
-      const remedy = `give one of ${PRIORITIES.map((each) => `"${each}"`).join(", ")}`;
-      throw new InvalidOptionError({ where: WHERE, option, value: priority, remedy });
+    cursor.key = key === undefined ? undefined : (known.get(key) ?? readKey(key, index));
+    if (cost !== undefined && cost !== 1) readWith(COST, cost, index, "cost");
+    if (priority !== "normal") readWith(PRIORITY, priority, index, "priority");
+    if (
+      replica !== undefined &&
+      !(Number.isInteger(replica) && replica >= 0 && replica < replicas)
+    ) {
+      throw wrong(index, "replica", replica, `give a whole number from 0 to ${replicas - 1}`);
     }
-    index += 1;
     cursor.atMs = atMs;
-    cursor.key = key === undefined ? undefined : encodeKey(key);
     cursor.cost = cost;
     cursor.priority = priority;
-    cursor.replica = replica;
+    cursor.replica = replica ?? -1;
+    index += 1;
   });
+
+  function readKey(key: Key, at: number): string {
+    const text = readWith(KEY_PATH, key, at, "key");
+    known.set(key, text);
+    return text;
+  }
+
   cursor.next();
   return cursor;
 }

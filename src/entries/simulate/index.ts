@@ -7,5 +7,6 @@ export { simulate, type Simulation } from "./simulate.ts";
 export type { SimulateOptions, SimulatedOutcome } from "./options.ts";
 export type { Arrival, Arrivals, GeneratedArrivals } from "./arrivals.ts";
 export type { DownstreamOptions } from "./downstream.ts";
+export type { SimulatedHistory } from "./history.ts";
 export type { WaitSummary } from "./histogram.ts";
 export { InvalidOptionError } from "../../core/errors.ts";

@@ -9,15 +9,22 @@ import {
 import type { Key } from "../../core/key-path.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import { checkCost, type Cost } from "../../throttle/costs.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
 import type { Arrivals, GeneratedArrivals } from "./arrivals.ts";
+import { arrivalsOfHistory, type SimulatedHistory } from "./history.ts";
 import type { DownstreamOptions } from "./downstream.ts";
 
 /** What to simulate. */
 export interface SimulateOptions {
   /** The options of the bucket: what `sluice.bucket(name, policy)` takes as limits. */
   readonly policy: PolicyOptions;
-  /** The calls: arrivals in the order of time, or descriptions of arrivals. */
-  readonly arrivals: Arrivals;
+  /** The calls: arrivals in the order of time, or descriptions of arrivals. Give this or `history`. */
+  readonly arrivals?: Arrivals | undefined;
+  /**
+   * What `bucket.history()` returned. The simulation draws the arrivals of each step at random from its counts. A history
+   * knows no keys, costs or priorities.
+   */
+  readonly history?: SimulatedHistory | undefined;
   /** The number of processes that share the bucket. Defaults to 1. */
   readonly replicas?: number | undefined;
   /** The API that the calls go to. Defaults to one that accepts all calls and answers after 50 ms. */
@@ -41,12 +48,13 @@ export interface SimulatedOutcome {
   readonly priority: Priority;
   /** The number of the replica, from 0. */
   readonly replica: number;
-  /** What delayed the call: a limit such as `"100/s"`, `"cooldown"`, `"pause"`, or undefined if nothing did. */
+  /** What delayed the call: a limit such as `"100/s"`, `"cooldown"`, `"reduced rate"` after a cooldown, or undefined if nothing did. */
   readonly binding: string | undefined;
   /** 200 if the API accepts the call, 429 if it refuses the call. 402 if a budget of the bucket is spent. */
   readonly status: number;
 }
 
+const WHERE = "simulate()";
 const YEAR_MS = 366 * 86_400_000;
 
 function numberFrom(least: number, most: number, what: string): z.ZodType<number> {
@@ -116,11 +124,26 @@ const ARRIVALS_ERROR = {
   error: "give { ratePerSecond, durationMs }, a list of these, or a list of arrivals { atMs }",
 };
 
+const HISTORY_ERROR = { error: "give what bucket.history() returned" };
+
 const OPTIONS = z.strictObject({
   policy: z.custom<PolicyOptions>((policy) => typeof policy === "object" && policy !== null, {
     error: 'give the limits of a bucket, such as { rate: "100/s" }',
   }),
-  arrivals: z.custom<Arrivals>(isArrivals, ARRIVALS_ERROR),
+  arrivals: z.custom<Arrivals>(isArrivals, ARRIVALS_ERROR).optional(),
+  history: z
+    .object({
+      stepMs: numberFrom(1, YEAR_MS, "a time in ms"),
+      points: z.array(
+        z.object({
+          atMs: z.number(HISTORY_ERROR),
+          started: z.number(HISTORY_ERROR).min(0, HISTORY_ERROR),
+          waiting: z.record(z.string(), z.number().optional()).optional(),
+        }),
+        HISTORY_ERROR,
+      ),
+    })
+    .optional(),
   replicas: wholeNumber(1, 1_000, "replicas").optional(),
   downstream: DOWNSTREAM.optional(),
   seed: wholeNumber(0, 2 ** 32 - 1, "states").optional(),
@@ -139,7 +162,8 @@ function isArrivals(arrivals: unknown): boolean {
 }
 
 /** The options of a simulation, with their defaults. */
-type ReadSimulation = Omit<SimulateOptions, "onCall"> & {
+type ReadSimulation = Pick<SimulateOptions, "policy"> & {
+  readonly arrivals: Arrivals;
   readonly replicas: number;
   readonly downstream: DownstreamOptions;
   readonly seed: number;
@@ -150,11 +174,25 @@ type ReadSimulation = Omit<SimulateOptions, "onCall"> & {
 
 /** @throws {@link InvalidOptionError} when an option is invalid. */
 export function readSimulation(options: unknown): ReadSimulation {
-  const read = readOptions("simulate()", OPTIONS, options);
+  const read = readOptions(WHERE, OPTIONS, options);
   const { replicas = 1, downstream = {}, seed = 1, roundTripMs = 1, untilMs = Infinity } = read;
-  const arrivals = readArrivals(read.arrivals);
+  const arrivals = arrivalsOf(read);
   const { policy, onCall } = read;
   return { policy, arrivals, replicas, downstream, seed, roundTripMs, untilMs, onCall };
+}
+
+function arrivalsOf({
+  arrivals,
+  history,
+}: Pick<SimulateOptions, "arrivals" | "history">): Arrivals {
+  if (arrivals !== undefined && history !== undefined) {
+    const remedy = "give arrivals or history, not both";
+    throw new InvalidOptionError({ where: WHERE, option: "history", value: history, remedy });
+  }
+  if (history !== undefined) return arrivalsOfHistory(history);
+  if (arrivals !== undefined) return readArrivals(arrivals);
+  const remedy = `${ARRIVALS_ERROR.error}, or a history`;
+  throw new InvalidOptionError({ where: WHERE, option: "arrivals", value: undefined, remedy });
 }
 
 function readArrivals(arrivals: Arrivals): Arrivals {

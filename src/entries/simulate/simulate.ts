@@ -59,7 +59,7 @@ export function simulate(options: SimulateOptions): Simulation {
   const policy = compilePolicy("simulate()", given.policy);
   const random = createRandom(seed);
   const events = createEvents();
-  const cursor = openArrivals(given.arrivals, seed + 1);
+  const cursor = openArrivals(given.arrivals, { seed: seed + 1, replicas: count });
   const downstream = createDownstream(given.downstream, createRandom(seed + 2));
   const { retryAfter = true } = given.downstream;
   let nowMs = 0;
@@ -184,7 +184,7 @@ export function simulate(options: SimulateOptions): Simulation {
 
   function arrive(): void {
     const { replica } = cursor;
-    const index = replica >= 0 ? replica % count : Math.floor(random() * count);
+    const index = replica >= 0 ? replica : Math.floor(random() * count);
     const { key, cost, priority } = cursor;
     calls += 1;
     replicas[index]!.join({ key, cost, priority, nowMs });

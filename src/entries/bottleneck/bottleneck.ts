@@ -1,8 +1,9 @@
+/* oxlint-disable typescript/no-explicit-any -- listeners of Bottleneck declare the types of errors themselves */
 import { CostTooLargeError, InvalidOptionError } from "../../core/errors.ts";
 import { createSluice, type Sluice } from "../../sluice/create-sluice.ts";
 import { Batcher } from "./batcher.ts";
 import { IORedisConnection, logTo, type Clients } from "./connection.ts";
-import { Events, type Emits, type Listener } from "./events.ts";
+import { Events, type Listener } from "./events.ts";
 import {
   BottleneckError,
   createJob,
@@ -18,7 +19,6 @@ import {
 import { giveBack, Limits, type Held } from "./limits.ts";
 import {
   DEFAULTS,
-  PRIORITIES,
   readLimiterOptions,
   readStopOptions,
   settingsAfter,
@@ -672,7 +672,7 @@ export class Bottleneck {
   #drop(message: string): void {
     this.#dropMessage = message;
     this.#restartWait();
-    for (const drop of [...this.#planned]) drop(message);
+    for (const drop of this.#planned) drop(message);
     for (const job of this.#queue.removeAll()) this.#dropJob(job, new BottleneckError(message));
   }
 
@@ -846,10 +846,10 @@ export declare namespace Bottleneck {
     Strategy,
     Clients as ClientsList,
   };
-  type Group = import("./bottleneck.ts").Group;
-  type Batcher = import("./batcher.ts").Batcher;
-  type IORedisConnection = import("./connection.ts").IORedisConnection;
-  type RedisConnection = import("./connection.ts").IORedisConnection;
-  type BottleneckError = import("./job.ts").BottleneckError;
-  type Events = import("./events.ts").Events;
+  export type Group = import("./bottleneck.ts").Group;
+  export type Batcher = import("./batcher.ts").Batcher;
+  export type IORedisConnection = import("./connection.ts").IORedisConnection;
+  export type RedisConnection = import("./connection.ts").IORedisConnection;
+  export type BottleneckError = import("./job.ts").BottleneckError;
+  export type Events = import("./events.ts").Events;
 }

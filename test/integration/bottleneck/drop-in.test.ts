@@ -15,7 +15,7 @@ async function runOn(Limiter: LimiterClass, common: object, scenario: Scenario):
 
 describe("a limiter of sluice/bottleneck", () => {
   for (const [name, scenario] of Object.entries(SCENARIOS)) {
-    describe.concurrent(name, () => {
+    describe.concurrent(`the scenario: ${name}`, () => {
       it("does the same as Bottleneck, in memory", async () => {
         const expected = await runOn(RealBottleneck as unknown as LimiterClass, {}, scenario);
         const actual = await runOn(Bottleneck, {}, scenario);

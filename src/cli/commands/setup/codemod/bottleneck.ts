@@ -65,7 +65,12 @@ export function rewriteBottleneck(
     if (Nodes.isObjectLiteralExpression(options)) edits.keepComments(limiter, commentsIn(options));
     for (const name of bucket.imports) edits.imports.add(name);
     for (const what of bucket.todos) edits.todo(limiter, what);
-    for (const use of usesOf(limiter, morph)) {
+    const uses = usesOf(limiter, morph);
+    const isUsedInOthers = uses.some((each) => each.getSourceFile() !== file);
+    if (isExported(limiter, morph) && !isUsedInOthers) {
+      edits.todo(limiter, "rewrite the calls of this limiter in the files that import it");
+    }
+    for (const use of uses) {
       rewriteUse(use, editsOf(use.getSourceFile()), morph);
     }
     const type = declarationOf(limiter, morph)?.getTypeNode();
@@ -222,6 +227,15 @@ function declarationOf(limiter: NewExpression, { Node: Nodes }: Morph) {
   const isKnown =
     Nodes.isPropertyDeclaration(declaration) || Nodes.isVariableDeclaration(declaration);
   return isKnown ? declaration : undefined;
+}
+
+/** True if other files may import a limiter. */
+function isExported(limiter: NewExpression, morph: Morph): boolean {
+  const { Node: Nodes } = morph;
+  const declaration = declarationOf(limiter, morph);
+  if (!Nodes.isVariableDeclaration(declaration)) return false;
+  if (declaration.isExported()) return true;
+  return /\bmodule\.exports\b/.test(declaration.getSourceFile().getFullText());
 }
 
 /** The places in all files that use a limiter. */

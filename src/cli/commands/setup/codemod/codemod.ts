@@ -127,8 +127,9 @@ export function rewriteFiles(
 function configAbove(path: string | undefined): string | undefined {
   if (path === undefined) return undefined;
   for (let folder = dirname(path); ; folder = dirname(folder)) {
-    const config = join(folder, "tsconfig.json");
-    if (existsSync(config)) return config;
+    const config = ["tsconfig.json", "jsconfig.json"].map((name) => join(folder, name));
+    const found = config.find((each) => existsSync(each));
+    if (found !== undefined) return found;
     if (folder === dirname(folder)) return undefined;
   }
 }

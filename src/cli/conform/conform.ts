@@ -33,7 +33,7 @@ export interface LimiterInfo {
   readonly version: string;
 }
 
-export interface ConformOptions {
+interface ConformOptions {
   /** The user's Redis. Undefined starts a private one from `binary`. */
   readonly redisUrl: string | undefined;
   readonly binary: string | undefined;

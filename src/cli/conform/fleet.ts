@@ -4,7 +4,7 @@ import process from "node:process";
 import type { FromReplica, ReplicaSetup, ToReplica } from "./replica.ts";
 
 /** The replicas of one scenario, each in a separate process. */
-export interface Fleet extends AsyncDisposable {
+interface Fleet extends AsyncDisposable {
   readonly size: number;
   send(replica: number, message: Exclude<ToReplica, { do: "open" }>): void;
   /** Kills a replica without a warning, as the kernel does when memory runs out. */

@@ -28,23 +28,28 @@ export function formatHtml(report: Report): string {
     return `<tr>${[title, figure, promise].map((text) => `<td>${escape(text)}</td>`).join("")}${values.join("")}</tr>`;
   });
   const scores = report.limiters.map((limiter) => `<td>${scoreOf(report, limiter)}</td>`);
-  return `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Conformance of rate limiters</title>
-<style>${STYLE}</style>
-<h1>Conformance of rate limiters</h1>
-<p>${escape(describeRun(report))}</p>
-<div class="wide"><table>
-<thead><tr>${heads.map((head) => `<th>${escape(head)}</th>`).join("")}</tr></thead>
-<tbody>${body.join("\n")}
-<tr><td>Scenarios kept</td><td></td><td></td>${scores.join("")}</tr></tbody>
-</table></div>
-${report.scenarios.map((scenario) => section(report, scenario)).join("\n")}
-</html>
-`;
+  return [
+    "<!doctype html>",
+    '<html lang="en">',
+    '<meta charset="utf-8">',
+    '<meta name="viewport" content="width=device-width, initial-scale=1">',
+    "<title>Conformance of rate limiters</title>",
+    `<style>${STYLE}</style>`,
+    "<h1>Conformance of rate limiters</h1>",
+    `<p>${escape(describeRun(report))}</p>`,
+    '<div class="wide"><table>',
+    `<thead><tr>${heads.map((head) => `<th>${escape(head)}</th>`).join("")}</tr></thead>`,
+    "<tbody>",
+    ...body,
+    `<tr><td>Scenarios kept</td>${EMPTY}${EMPTY}${scores.join("")}</tr>`,
+    "</tbody></table></div>",
+    ...report.scenarios.map((scenario) => section(report, scenario)),
+    "</html>",
+    "",
+  ].join("\n");
 }
+
+const EMPTY = "<td></td>";
 
 function section(report: Report, scenario: Report["scenarios"][number]): string {
   const { name, title, about, published } = scenario;

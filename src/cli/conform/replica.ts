@@ -77,7 +77,7 @@ export function serveReplica(): void {
       reply({ is: "failed", reason: reasonOf(error) });
     });
   });
-  // Some limiters reject promises of their own while Redis restarts.
+  // Some limiters do not handle their rejected promises while Redis restarts.
   process.on("unhandledRejection", () => undefined);
   reply({ is: "ready" });
 }

@@ -5,14 +5,14 @@ import type { LimiterName } from "./limiters/limiters.ts";
 import type { Outcome } from "./stage.ts";
 
 /** One figure of a scenario, with the value of each limiter. */
-export interface ReportRow {
+interface ReportRow {
   readonly title: string;
   readonly figure: string;
   readonly promise: string;
   readonly cells: readonly Cell[];
 }
 
-export interface Cell {
+interface Cell {
   readonly text: string;
   readonly state: Outcome["result"];
 }

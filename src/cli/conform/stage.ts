@@ -55,7 +55,7 @@ export interface Stage {
 }
 
 /** The calls that the downstream received. Times are ms on its clock. */
-export interface DownstreamLog {
+interface DownstreamLog {
   nowMs(): number;
   readonly refused: number;
   /** The number of calls that it accepted in a period, optionally of one path or one replica. */
@@ -66,7 +66,7 @@ export interface DownstreamLog {
   recoveredAfter(fromMs: number, calls: number): number | undefined;
 }
 
-export interface Period {
+interface Period {
   readonly fromMs: number;
   readonly toMs: number;
 }

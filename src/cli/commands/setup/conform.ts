@@ -66,8 +66,7 @@ async function run(flags: ConformFlags, command: Command, io: Io): Promise<Repor
   checkRedis(redis);
   const binary = redis === undefined ? findRedisServer() : undefined;
   if (redis === undefined && binary === undefined) {
-    const remedy =
-      "give --redis redis://host:6379, or install redis-server, so that the command can start one";
+    const remedy = "give the URL of one, or install redis-server, so that the command can start it";
     throw new InvalidOptionError({ where: WHERE, option: "--redis", value: undefined, remedy });
   }
   const stopping = new AbortController();

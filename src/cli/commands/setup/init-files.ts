@@ -118,20 +118,23 @@ export const hooks = createWebhooks(sluice, {
 export async function sendEvent(tenant«: string», type«: string», data«: object»)«: Promise<void>» {
   await hooks.send({ tenant, type, data });
 }`,
-  trial: `  const url = process.env["WEBHOOK_URL"];
-  if (url === undefined) throw new Error("Set $WEBHOOK_URL to an endpoint that may get a test event.");
-  await hooks.endpoints.put({ tenant: "trial", id: "trial", url });
-  await sendEvent("trial", "trial.started", { hello: "world" });
-  hooks.worker();
-  for (;;) {
-    const { entries } = await hooks.attempts.list({ tenant: "trial", endpoint: "trial" });
-    if (entries[0] !== undefined) {
-      console.log("webhook:", entries[0].status ?? entries[0].error);
-      break;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  await hooks.expunge({ tenant: "trial" });`,
+  trial: [
+    '  const url = process.env["WEBHOOK_URL"];',
+    '  if (url === undefined) throw new Error("Set $WEBHOOK_URL to an endpoint for a test event.");',
+    '  await hooks.endpoints.put({ tenant: "trial", id: "trial", url });',
+    '  await sendEvent("trial", "trial.started", { hello: "world" });',
+    "  hooks.worker();",
+    "  for (;;) {",
+    '    const { entries } = await hooks.attempts.list({ tenant: "trial", endpoint: "trial" });',
+    "    const [attempt] = entries;",
+    "    if (attempt !== undefined) {",
+    '      console.log("webhook:", attempt.status ?? attempt.error);',
+    "      break;",
+    "    }",
+    "    await new Promise((resolve) => setTimeout(resolve, 50));",
+    "  }",
+    '  await hooks.expunge({ tenant: "trial" });',
+  ].join("\n"),
 };
 
 /** A queue whose jobs call the first API. */

@@ -93,7 +93,7 @@ export function createMemoryStore(
       return send(leasesRenew, framed(request));
     },
     async release(request) {
-      send(leasesRelease, framed(request));
+      return send(leasesRelease, framed(request));
     },
     async steer(request) {
       return send(bucketSteer, framed(request));

@@ -8,7 +8,15 @@ import {
   type ScopesRequest,
   type SteerRequest,
 } from "../../../../core/store.ts";
-import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
+import type { LimitStatus } from "../../../../core/limits/rule.ts";
+import {
+  adaptiveWindow,
+  frameKeys,
+  frameNumbers,
+  packNumbers,
+  shadowsNumbers,
+  type Frame,
+} from "./frame.ts";
 import { shapeScript } from "../script.ts";
 import { flag, flat, from, int, oneOf, readerOf, rest, text } from "../shape.ts";
 import { readStatus } from "./slots-draw.ts";
@@ -39,9 +47,14 @@ export const bucketPeek = shapeScript({
     gapUntilUs: int,
     shadows: flat({ calls: int, waited: int, refused: int, longestUs: int }),
     pendingKeys: flat({ names: text, weights: text, sinceUs: int, goesFirst: oneOf(GOES_FIRST) }),
-    statuses: rest({ read: (reply) => readStatus(reply as readonly number[]) }),
+    statuses: rest({ read: (reply) => readPeeked(reply as readonly number[]) }),
   },
 });
+
+function readPeeked([remaining, resetUs, nextUs, ...fields]: readonly number[]): LimitStatus {
+  const status = readStatus([remaining!, resetUs!, nextUs!]);
+  return fields.length === 0 ? status : { ...status, adaptive: adaptiveWindow(fields) };
+}
 
 export const bucketSteer = shapeScript({
   name: "bucket/bucket-steer",

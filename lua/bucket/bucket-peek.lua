@@ -13,7 +13,8 @@
   Weights have commas between them, and are empty if all are 1. Rank 0 is for critical calls, 1 for calls within a floor.
 
   status: remaining, reset_us, next_us for a call of one unit; -1 means that the time is unknown. For a budget also:
-  total, the amount with what is carried over and granted.
+  total, the amount with what is carried over and granted. For a limit that adapts, the first fields of ADAPTIVE follow,
+  see lib/limits/adaptive/window.
 ]]
 -- @include lib/time/now
 -- @include lib/request/numbers

@@ -1,5 +1,5 @@
 import type { SlotNote, SlotNoted } from "./stores/insight/slots.ts";
-import type { Limit, LimitStatus } from "./limits/rule.ts";
+import type { AdaptiveWindow, Limit, LimitStatus } from "./limits/rule.ts";
 
 /**
  * Stores the state of buckets. Each request is atomic and is never sent twice. A lost reply therefore wastes at most
@@ -21,7 +21,8 @@ export interface Store {
   noteSlot(note: SlotNote, settling?: SettleRequest): Promise<SlotNoted & Settled>;
   /** Extends leases by one period from now. Returns the ids of the leases that had already expired. */
   renew(request: LeasesRequest): Promise<readonly number[]>;
-  release(request: LeasesRequest): Promise<void>;
+  /** Returns the windows of adaptive limits that this release has closed. */
+  release(request: LeasesRequest): Promise<readonly ClosedWindow[]>;
   steer(request: SteerRequest): Promise<Steered>;
   peek(request: ScopesRequest): Promise<Peeked>;
   budgets(request: BudgetsRequest): Promise<Budgets>;
@@ -479,6 +480,18 @@ export interface RatioSample {
 export interface LeasesRequest extends ScopesRequest {
   readonly asker: string;
   readonly leases: readonly number[];
+  /**
+   * How long the call of each lease took, in µs, for limits that adapt to latency. Below 0 if the downstream dropped the
+   * call; 0 if unknown. Only for releases.
+   */
+  readonly latenciesUs?: readonly number[] | undefined;
+}
+
+/** A window that a release has closed. */
+export interface ClosedWindow extends AdaptiveWindow {
+  readonly limit: Limit;
+  /** The encoded key that the limit belongs to. Undefined for the bucket. */
+  readonly key: string | undefined;
 }
 
 /** Changes a bucket, or one key, for all replicas. */

@@ -45,6 +45,14 @@ const LIMIT = object({
   level: number("What is used of that."),
   remaining: number("What could pass now."),
   "nextFreeMs?": number("Ms until a call of cost 1 may pass."),
+  "adaptive?": object({
+    atOnce: number("How many calls may run at once now."),
+    value: number("The computed limit. It differs from atOnce in shadow and during a probe."),
+    baselineMs: number("The latency without a queue, in ms."),
+    recentMs: number("The mean latency of the last window, in ms."),
+    gradient: number("The baseline divided by the recent latency."),
+    reason: text('Why the limit has its value: "raised", "latency", "drops", and so on.'),
+  }),
 });
 
 const TURN = object({

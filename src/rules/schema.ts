@@ -17,9 +17,14 @@ function makeSchema() {
     rate: rate.optional(),
     burst: units.optional().describe("Calls that may start at once after an idle time."),
     shadow,
-    concurrency: wholeNumber(1, 1_000_000, "calls")
+    concurrency: z
+      .union([wholeNumber(1, 1_000_000, "calls"), z.literal("auto")], {
+        error: "give a whole number from 1 to 1000000, or auto",
+      })
       .optional()
-      .describe("Calls that may run at once, over all replicas."),
+      .describe(
+        "Calls that may run at once, over all replicas; auto adapts the number to the latency of the calls.",
+      ),
     limits: z.array(limit).optional().describe("More limits; a call needs room in all of them."),
   });
   const ofTier = limits.extend({

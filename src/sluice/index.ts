@@ -34,7 +34,9 @@ export {
   slidingLog,
   slidingWindow,
   tokenBucket,
+  type AutoConcurrencyOptions,
   type BudgetOptions,
+  type ConcurrencyOptions,
   type LimitsOptions,
 } from "../core/policy/limit-makers.ts";
 
@@ -218,6 +220,7 @@ export type {
   AwayEvent,
   BackEvent,
   BudgetEvent,
+  ConcurrencyEvent,
   UnreachableEvent,
   ReachableEvent,
   CooldownEvent,

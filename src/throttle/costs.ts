@@ -300,6 +300,8 @@ export interface CallTerms {
   readonly text: string;
   /** Says why no member of a pool takes the calls now. Undefined if a member does, and for other buckets. */
   readonly whyClosed: () => string | undefined;
+  /** True if a limit adapts to the latency of the calls. */
+  readonly adapts: boolean;
   /** True if the calls hold leases while they run, because of a concurrency limit. */
   readonly hasLeases: boolean;
   /** True if no key has its own concurrency limit. */
@@ -357,6 +359,7 @@ export function callTermsOf(given: CallTermsInput): CallTerms {
     whose,
     text,
     whyClosed,
+    adapts: limits.some(({ adaptive }) => adaptive !== undefined),
     hasLeases: limits.some((limit, index) => isLeased(limit) && costs[index]! > 0),
     hasBudgets,
     reserves: hasBudgets && settles,

@@ -72,6 +72,22 @@ const makers: readonly (readonly [string, Maker, Args])[] = [
     ),
   ],
   ["concurrency", concurrency, fc.tuple(count, hostileOptions({ leaseMs: hostileNumber }))],
+  [
+    "concurrency that adapts",
+    concurrency,
+    fc.tuple(
+      fc.constant("auto"),
+      hostileOptions({
+        target: fc.constantFrom("latency", "errors"),
+        min: count,
+        max: count,
+        initial: count,
+        tolerance: hostileNumber,
+        shadow: fc.boolean(),
+        leaseMs: hostileNumber,
+      }),
+    ),
+  ],
 ];
 
 let buckets = 0;
@@ -118,6 +134,7 @@ it("takes no limit that was made by hand and could never work", async () => {
       "sliding-log",
       "fixed-window",
       "concurrency",
+      "adaptive-concurrency",
     ),
     unit,
     count,

@@ -22,9 +22,10 @@ local function spare_leases(limits, now_us)
   local spare = nil
   for index = 1, #limits do
     local limit = limits[index]
-    if limit.code == 6 then
+    if limit.code == 6 or limit.code == 8 then
+      local most = limit.code == 6 and limit.count or RULES[8].bound_of(limit)
       local active = limit.active or count_leases(limit, now_us)
-      local free = limit.count - active - #(limit.waiters or waiters_of(limit, now_us))
+      local free = most - active - #(limit.waiters or waiters_of(limit, now_us))
       spare = math.min(spare or free, free)
     end
   end
@@ -53,7 +54,7 @@ MAKERS[6] = function()
       -- A call with a cost of 0 already has its lease, so it must not wait behind the waiting replicas.
       if cost == 0 then return at_us end
       limit.active = limit.active or count_leases(limit, drawer.now_us)
-      return limit.active + count_before(limit, drawer) + cost <= limit.count and at_us or math.huge
+      return limit.active + count_before(limit, drawer) + cost <= (limit.bound or limit.count) and at_us or math.huge
     end,
     -- Only collects the leases. flush_leases writes all leases of a run together.
     commit = function(limit, at_us, cost, drawer)

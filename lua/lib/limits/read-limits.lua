@@ -32,9 +32,9 @@ local function read_limits(next_number, keys)
     if reset_count > 0 then limit.resets = {} end
     for reset = 1, reset_count do limit.resets[reset] = next_number() end
     local rule = RULES[limit.code]
-    if rule and rule.is_budget then
+    if rule and rule.read then
       rule.read(limit, next_number)
-      has_budgets = true
+      has_budgets = has_budgets or rule.is_budget == true
     end
     -- While Redis is unreachable, a process may already run all calls of its share: 0 leases are left.
     if not rule or limit.count < (rule.is_rate and 1 or 0) or limit.period_us < 1 or limit.capacity < 1 then return nil end

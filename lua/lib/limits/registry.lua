@@ -7,8 +7,9 @@
 --                                         needed to book many calls as one run.
 --   keep_position, leave_position         Store and remove the position of a replica that waits for an unknown time.
 --                                         Optional.
+--   read(limit, next_number)              Reads further numbers of the limit from a request. Optional.
+--   add_state(limit, status)              Adds numbers to what lib/state/status returns. Optional.
 -- A rule with is_budget has no pace. Separate Redis keys store its state. It has further functions:
---   read(limit, next_number)              Reads further numbers of the limit from a request.
 --   save(limit, now_us)                   Writes the state if it has changed. Saving the scope calls it.
 --   status(limit, now_us, cost)           Returns what lib/state/status adds.
 --   settle, balance, grant, restore       See lib/limits/budget.
@@ -28,4 +29,5 @@ local RULES = setmetatable({}, {
 -- @include lib/limits/sliding-window
 -- @include lib/limits/fixed-window
 -- @include lib/limits/concurrency
+-- @include lib/limits/adaptive/limit
 -- @include lib/limits/budget

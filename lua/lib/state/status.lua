@@ -23,5 +23,6 @@ local function add_statuses(into, scope, costs, after, now_us)
     if rule.is_budget then into[#into + 1] = { rule.status(limit, now_us, costs[after + index]) }
     else into[#into + 1] = { remaining_of(limit, now_us, drawer), or_minus_one(rule.earliest(limit, now_us, limit.capacity, drawer)),
       or_minus_one(rule.earliest(limit, now_us, costs[after + index], drawer)) } end
+    if rule.add_state then rule.add_state(limit, into[#into]) end
   end
 end

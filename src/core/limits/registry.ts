@@ -64,6 +64,15 @@ export const RULES: ReadonlyMap<string, Rule> = new Map(
         format: ({ count }) => `${count} at once`,
       },
       {
+        kind: "adaptive-concurrency",
+        code: 8,
+        parts: ["leases", "waiters", "adaptive"],
+        capacityName: "max",
+        isKept: true,
+        isRate: false,
+        format: ({ count, adaptive }) => `${adaptive!.min} to ${count} at once`,
+      },
+      {
         kind: "budget",
         code: 7,
         parts: ["budget", "reserved", "budgets"],
@@ -120,10 +129,16 @@ export function isLeased({ kind }: Limit): boolean {
   return !ruleOf(kind).isRate;
 }
 
-/** Returns the number of limits of the same kind before this limit in the list. */
-export function countSameKindBefore(limits: readonly Limit[], index: number): number {
-  const { kind } = limits[index]!;
-  return limits.slice(0, index).filter((limit) => limit.kind === kind).length;
+/** Returns the number of limits before this one in the list whose Redis structures outlive the policy. */
+export function countKeptBefore(limits: readonly Limit[], index: number): number {
+  return limits.slice(0, index).filter(({ kind }) => ruleOf(kind).isKept === true).length;
+}
+
+/** Returns the numbers of the adaptive terms, as `rule.read` in `lua/lib/limits/adaptive/limit.lua` reads them. */
+export function adaptiveNumbers({ adaptive }: Limit): number[] {
+  if (adaptive === undefined) return [];
+  const { min, initial, tolerance, shadow } = adaptive;
+  return [min, initial, Math.round(tolerance * 1_000), Number(shadow === true)];
 }
 
 /**
@@ -175,7 +190,7 @@ const MAX_LEVEL = 2 ** 51;
  * one call, the window becomes longer and allows one call.
  */
 export function partOfLimit(given: Limit, part: number): Limit | undefined {
-  const limit = withoutDeclaredRate(given);
+  const limit = withoutDeclaredRate(withFixedCount(given));
   const { kind, align } = limit;
   const { isRate, isBudget = false, doesDrain = false } = ruleOf(kind);
   // During an outage, no process knows what the others spend.
@@ -187,6 +202,13 @@ export function partOfLimit(given: Limit, part: number): Limit | undefined {
   // A concurrency limit and a calendar day cannot get a longer period.
   if (!isRate || align !== undefined) return undefined;
   return checked(slower({ ...limit, count: 1 }, limit.count * part, 1));
+}
+
+/** During an outage, no process knows the latencies of the others, so the initial number of calls is shared. */
+function withFixedCount(limit: Limit): Limit {
+  if (limit.adaptive === undefined) return limit;
+  const { adaptive, ...own } = limit;
+  return { ...own, kind: "concurrency", count: adaptive.initial, capacity: adaptive.initial };
 }
 
 /** Removes the label with the declared rate, so that a part of a limit shows its actual numbers. */

@@ -19,6 +19,20 @@ export interface BudgetTerms {
   readonly httpStatus: 402 | 429;
 }
 
+/** The options of a concurrency limit that adapts to latency, with all defaults filled in. Its `count` is the maximum. */
+export interface AdaptiveTerms {
+  /** The measure that the limit adapts to. */
+  readonly target: "latency";
+  /** The least calls that may run at once. */
+  readonly min: number;
+  /** The calls that may run at once until the baseline is measured. */
+  readonly initial: number;
+  /** How many times the baseline the latency may be: `1.1`. */
+  readonly tolerance: number;
+  /** True if only the maximum binds, and the limit is only computed and reported. */
+  readonly shadow?: true | undefined;
+}
+
 /** One limit of a policy. All numbers are whole numbers. */
 export interface Limit {
   readonly kind: string;
@@ -46,8 +60,39 @@ export interface Limit {
   readonly resets?: readonly number[] | undefined;
   /** The period and the options of a budget. `count` and `capacity` of a budget are in millionths of the unit. */
   readonly budget?: BudgetTerms | undefined;
+  /** The options of a concurrency limit that adapts to latency. */
+  readonly adaptive?: AdaptiveTerms | undefined;
   /** The starts of the days that a budget of rolling days needs, in µs. They are computed and sent like `resets`. */
   readonly days?: readonly number[] | undefined;
+}
+
+/** Why an adaptive limit has its value, in the order of their numbers in `lua/lib/limits/adaptive/window.lua`. */
+export const ADAPTIVE_REASONS = [
+  "calibrating",
+  "raised",
+  "held",
+  "unused",
+  "latency",
+  "drops",
+  "baseline",
+  "probe",
+] as const;
+
+export type AdaptiveReason = (typeof ADAPTIVE_REASONS)[number];
+
+/** The state of a limit that adapts to latency, after a window was closed. */
+export interface AdaptiveWindow {
+  /** The calls that may run at once. */
+  readonly bound: number;
+  /** The computed limit: `41.5`. It differs from `bound` during a probe and in shadow. */
+  readonly value: number;
+  /** The latency without a queue, in µs. 0 before it is measured. */
+  readonly baselineUs: number;
+  /** The mean latency of the last window, in µs. */
+  readonly recentUs: number;
+  readonly reason: AdaptiveReason;
+  /** The number of windows that were closed. */
+  readonly windows: number;
 }
 
 /** The current state of a limit. */
@@ -60,6 +105,8 @@ export interface LimitStatus {
   readonly nextUs: number;
   /** For a budget that was peeked at: its amount, with what is carried over and granted. */
   readonly total?: number | undefined;
+  /** The state of a limit that adapts to latency, after its first window. */
+  readonly adaptive?: AdaptiveWindow | undefined;
 }
 
 /**

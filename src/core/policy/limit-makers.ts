@@ -17,7 +17,7 @@ import {
 } from "../limits/rate.ts";
 import type { Readable, ReadableTime } from "../limits/readable-rate.ts";
 import { ruleOf, RULES } from "../limits/registry.ts";
-import type { BudgetPeriod, BudgetTerms, Limit } from "../limits/rule.ts";
+import type { AdaptiveTerms, BudgetPeriod, BudgetTerms, Limit } from "../limits/rule.ts";
 import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "../input/options.ts";
 
 /** The booking horizon: how far ahead the store hands out slots, in µs. */
@@ -89,6 +89,34 @@ const BUDGET_TERMS: z.ZodType<BudgetTerms> = z.strictObject({
 const CONCURRENCY = z.strictObject({
   leaseMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
 });
+const TARGET = z.literal("latency", { error: 'give "latency"' });
+const MOST_TOLERANCE = 10;
+const TOLERANCE_ERROR = {
+  error: `give a number from 1.01 to ${MOST_TOLERANCE}, such as 1.1 for a latency 10 % above the baseline`,
+};
+const TOLERANCE = z
+  .number(TOLERANCE_ERROR)
+  .min(1.01, TOLERANCE_ERROR)
+  .max(MOST_TOLERANCE, TOLERANCE_ERROR);
+const AT_ONCE = wholeNumber(1, MOST_AT_ONCE, "calls");
+const AUTO_CONCURRENCY = z.strictObject({
+  ...CONCURRENCY.shape,
+  target: TARGET.optional(),
+  min: AT_ONCE.optional(),
+  max: AT_ONCE.optional(),
+  initial: AT_ONCE.optional(),
+  tolerance: TOLERANCE.optional(),
+  shadow: A_SHADOW,
+});
+const ADAPTIVE_TERMS: z.ZodType<AdaptiveTerms> = z.strictObject({
+  target: TARGET,
+  min: AT_ONCE,
+  initial: AT_ONCE,
+  tolerance: TOLERANCE,
+  shadow: z.literal(true).optional(),
+});
+/** The options of a concurrency limit that adapts to latency, if they are not given. */
+const AUTO = { min: 1, max: 1_000, initial: 20, tolerance: 1.1 } as const;
 
 /**
  * Creates a limit that spaces calls evenly. `leakyBucket("100/s")` lets one call start every 10 ms. After an idle time,
@@ -212,21 +240,52 @@ export function fixedWindow<const Per extends string>(
   return Object.freeze({ ...limit, align: readAlign(where, align) });
 }
 
+/** The options of a fixed {@link concurrency} limit. */
+export interface ConcurrencyOptions {
+  /**
+   * If a process dies, its calls count as ended after this time, in ms. Living processes renew the leases of their
+   * calls. Defaults to 30,000.
+   */
+  readonly leaseMs?: number | undefined;
+}
+
+/** The options of a {@link concurrency} limit that adapts to the latency of the calls. */
+export interface AutoConcurrencyOptions extends ConcurrencyOptions {
+  /** What the limit adapts to. Defaults to `"latency"`, the only target. */
+  readonly target?: "latency" | undefined;
+  /** The limit never falls below this number of calls. Defaults to 1. */
+  readonly min?: number | undefined;
+  /** The limit never exceeds this number of calls. Defaults to 1,000. */
+  readonly max?: number | undefined;
+  /**
+   * The calls that may run at once during calibration, while the first windows measure the baseline, and while Redis is
+   * unreachable. Choose a number that the downstream handles without a queue. Defaults to 20, within `min` and `max`.
+   */
+  readonly initial?: number | undefined;
+  /**
+   * How many times the baseline the latency may be before the limit falls: `1.1` is 10 % above the baseline. Raise it if
+   * latency varies for other causes than load. Defaults to 1.1.
+   */
+  readonly tolerance?: number | undefined;
+  /** Whether only `max` binds, and the limit is just computed and reported. Defaults to false. */
+  readonly shadow?: boolean | undefined;
+}
+
 /**
  * Creates a limit of at most `max` simultaneous calls over all replicas. The cost of the calls does not matter.
  *
+ * With `"auto"`, all replicas together find the number: it grows while the latency of the calls stays close to its
+ * baseline, and falls when calls queue at the downstream, time out or are refused as overloaded.
+ *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
+export function concurrency(max: number, options?: ConcurrencyOptions): Limit;
+export function concurrency(max: "auto", options?: AutoConcurrencyOptions): Limit;
 export function concurrency(
-  max: number,
-  options: {
-    /**
-     * If a process dies, its calls count as ended after this time, in ms. Living processes renew the leases of their
-     * calls. Defaults to 30,000.
-     */
-    readonly leaseMs?: number | undefined;
-  } = {},
+  max: number | "auto",
+  options: ConcurrencyOptions | AutoConcurrencyOptions = {},
 ): Limit {
+  if (max === "auto") return adaptive("concurrency()", options);
   const { leaseMs } = readOptions("concurrency()", CONCURRENCY, options);
   assertWhole("concurrency()", "max", max, MOST_AT_ONCE);
   return leased(max, leaseMs);
@@ -312,7 +371,8 @@ export function budget(options: BudgetOptions): Limit {
 }
 
 /** Creates the limit for the short option `concurrency` of a policy. */
-export function inParallel(where: string, max: number): Limit {
+export function inParallel(where: string, max: number | "auto"): Limit {
+  if (max === "auto") return adaptive(where, {});
   assertWhole(where, "concurrency", max, MOST_AT_ONCE);
   return leased(max);
 }
@@ -320,6 +380,33 @@ export function inParallel(where: string, max: number): Limit {
 function leased(max: number, leaseMs = 30_000): Limit {
   const periodUs = leaseMs * 1_000;
   return Object.freeze({ kind: "concurrency", unit: "calls", count: max, periodUs, capacity: max });
+}
+
+function adaptive(where: string, given: AutoConcurrencyOptions): Limit {
+  const { leaseMs, ...read } = readOptions(where, AUTO_CONCURRENCY, given);
+  const { max = Math.max(AUTO.max, read.min ?? 1, read.initial ?? 1), tolerance = AUTO.tolerance } =
+    read;
+  const { min = AUTO.min } = read;
+  const { initial = Math.min(max, Math.max(min, AUTO.initial)) } = read;
+  if (min > max) {
+    const remedy = `give at most max, which is ${max}`;
+    throw new InvalidOptionError({ where, option: "min", value: min, remedy });
+  }
+  if (initial < min || initial > max) {
+    const remedy = `give a whole number from min to max, which are ${min} and ${max}`;
+    throw new InvalidOptionError({ where, option: "initial", value: initial, remedy });
+  }
+  return Object.freeze({
+    ...leased(max, leaseMs),
+    kind: "adaptive-concurrency",
+    adaptive: Object.freeze({
+      target: "latency",
+      min,
+      initial,
+      tolerance: Math.round(tolerance * 1_000) / 1_000,
+      ...(read.shadow === true && { shadow: true }),
+    } as const),
+  });
 }
 
 interface ShadowOption {
@@ -410,6 +497,7 @@ const NAMES = new Set([
   "label",
   "shadow",
   "budget",
+  "adaptive",
 ]);
 const LONGEST_LABEL = 100;
 
@@ -429,6 +517,7 @@ export function isLimit(value: unknown): boolean {
     label,
     shadow,
     budget: terms,
+    adaptive: adaptation,
   } = value as Partial<Limit>;
   const numbers = [count, periodUs, capacity];
   const areWhole = numbers.every((each) => Number.isSafeInteger(each) && each! > 0);
@@ -438,8 +527,15 @@ export function isLimit(value: unknown): boolean {
   if (label !== undefined && !isLabel(label)) return false;
   const { isRate, isBudget = false } = ruleOf(kind!);
   if (isBudget ? !isBudgetOf(terms, periodUs!) : terms !== undefined) return false;
+  if ((kind === "adaptive-concurrency") !== isAdaptation(adaptation, count!)) return false;
   if (shadow !== undefined && (shadow !== true || !isRate || isBudget)) return false;
   return capacity! <= mostOf({ kind: kind!, count: count!, periodUs: periodUs! });
+}
+
+/** True if the value is the adaptive terms of a limit with this maximum. */
+function isAdaptation(terms: unknown, max: number): boolean {
+  const read = ADAPTIVE_TERMS.safeParse(terms);
+  return read.success && read.data.min <= read.data.initial && read.data.initial <= max;
 }
 
 function isBudgetOf(terms: unknown, periodUs: number): boolean {
@@ -460,8 +556,11 @@ export interface LimitsOptions<Rate extends RateInput = RateInput> {
   readonly burst?: number | undefined;
   /** Whether `rate` only counts the calls that it would have delayed, and delays no call. Defaults to false. */
   readonly shadow?: boolean | undefined;
-  /** The most simultaneous calls over all replicas. This is short for `concurrency(max)`. */
-  readonly concurrency?: number | undefined;
+  /**
+   * The most simultaneous calls over all replicas. This is short for `concurrency(max)`. With `"auto"`, the limit adapts
+   * to the latency of the calls.
+   */
+  readonly concurrency?: number | "auto" | undefined;
   /** Additional limits. A call starts when all limits allow it. */
   readonly limits?: readonly Limit[] | undefined;
 }
@@ -555,6 +654,30 @@ const IN_FILES: Readonly<
         ),
     }),
     make: ({ max, ...options }) => concurrency(max, options),
+  },
+  "adaptive-concurrency": {
+    fields: () => ({
+      target: TARGET.optional().describe("What the limit adapts to: latency, the default."),
+      min: AT_ONCE.optional().describe(
+        "The limit never falls below this number of calls. Defaults to 1.",
+      ),
+      max: AT_ONCE.optional().describe(
+        "The limit never exceeds this number of calls. Defaults to 1000.",
+      ),
+      initial: AT_ONCE.optional().describe(
+        "How many calls may run at once while the baseline is measured. Defaults to 20.",
+      ),
+      tolerance: TOLERANCE.optional().describe(
+        "How many times the baseline the latency may be before the limit falls. Defaults to 1.1.",
+      ),
+      shadow: A_SHADOW.describe(
+        "If true, only max binds, and the limit is just computed and reported.",
+      ),
+      leaseMs: CONCURRENCY.shape.leaseMs.describe(
+        "How many ms after the death of its process a call counts as ended. Defaults to 30000.",
+      ),
+    }),
+    make: (fields) => concurrency("auto", fields as AutoConcurrencyOptions),
   },
   budget: {
     fields: () => ({

@@ -103,7 +103,9 @@ export async function runAttempt<Data, Result>(
     }
     if (isFailure(given)) throw given;
     result = given;
+    slot.noteOutcome(result);
   } catch (thrown) {
+    slot.noteOutcome(thrown);
     const blocked = await whyBlocked(worker, attempt, thrown);
     const call = { slot: jobSlot?.replacedBy ?? slot, cost, isSpared: blocked !== undefined };
     const { askedMs } = await bucket.report(thrown, call);

@@ -460,7 +460,7 @@ export function createWorker<Data, Result>(
   /** Releases a job's slot. The slot of a batch is released when the last job of the batch ends. */
   function release(context: OwnedJobContext, drawn: DrawnSlot | NoRoomYet | undefined): void {
     if (batches !== undefined) batches.end(context);
-    else if (drawn instanceof DrawnSlot) drawn.release();
+    else if (drawn instanceof DrawnSlot) drawn.release({ outcome: "ignored" });
   }
 
   function draw(

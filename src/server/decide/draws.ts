@@ -276,7 +276,7 @@ export function giveBack(
   { cost = 1 }: { readonly cost?: Cost | undefined },
   { log }: Pick<Caller, "log">,
 ): void {
-  slot.release();
+  slot.release({ outcome: "ignored" });
   const units = typeof cost === "number" ? ["calls"] : Object.keys(cost);
   slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch((error: unknown) => {
     log.warn({ bucket: slot.bucket, reason: reasonOf(error) }, "Could not give a slot back.");

@@ -3,7 +3,7 @@ import type { GivenSlot, SlotNoted, SlotSecrets } from "../../core/stores/insigh
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { SettledCost } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";
-import type { DrawnSlot, Slot } from "../../throttle/slot/slot.ts";
+import type { CallOutcome, DrawnSlot, Slot } from "../../throttle/slot/slot.ts";
 import { HttpProblem } from "../problem.ts";
 import type { FoundBuckets } from "./found-buckets.ts";
 import { createSlotIds, type SlotId } from "./slot-ids.ts";
@@ -36,7 +36,7 @@ export interface GivenSlots {
   renew(slot: SlotId, holdMs: number): Promise<void>;
   /** Books the cost. Only the first call counts. Resolves with true if this is the first call. */
   settle(slot: SlotId, cost: SettledCost): Promise<boolean>;
-  release(slot: SlotId): Promise<void>;
+  release(slot: SlotId, outcome?: CallOutcome): Promise<void>;
 }
 
 const NAME_BYTES = 9;
@@ -73,12 +73,12 @@ export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
     held.set(id.name, { slot, timer });
   }
 
-  function letGo(name: string): void {
+  function letGo(name: string, outcome: CallOutcome = "ignored"): void {
     const own = held.get(name);
     if (own === undefined) return;
     clearTimeout(own.timer);
     held.delete(name);
-    own.slot.release();
+    own.slot.release({ outcome });
   }
 
   /** Ends a slot that has expired, unless another server has renewed the slot. */
@@ -136,12 +136,12 @@ export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
       assertHeld(id, noted);
       return noted.state === "held";
     },
-    async release(id) {
+    async release(id, outcome = "done") {
       const slot = await slotOf(id);
       assertHeld(id, await slot.keeper.noteSlot({ ...asGiven(id), what: "release" }));
       if (id.facts.lease === 0) return;
-      if (held.has(id.name)) letGo(id.name);
-      else slot.release();
+      if (held.has(id.name)) letGo(id.name, outcome);
+      else slot.release({ outcome });
     },
   };
 }

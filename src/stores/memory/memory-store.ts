@@ -1,6 +1,7 @@
 import { addResets, type WithResets } from "../../core/limits/calendar-windows.ts";
 import {
   OUTAGE_KEPT_MS,
+  type ClosedWindow,
   type DrawReply,
   type DrawRequest,
   type LeasesRequest,
@@ -35,7 +36,7 @@ export interface MemoryBuckets {
   giveBack(request: ReturnRequest): void;
   settle(request: SettleRequest): Settled | undefined;
   renew(request: LeasesRequest): readonly number[];
-  release(request: LeasesRequest): void;
+  release(request: LeasesRequest): readonly ClosedWindow[];
   steer(request: SteerRequest): Steered;
 }
 
@@ -165,7 +166,7 @@ export function createMemoryStore(
       return buckets.renew(request);
     },
     async release(request) {
-      buckets.release(request);
+      return buckets.release(request);
     },
     async steer(request) {
       return buckets.steer(request);

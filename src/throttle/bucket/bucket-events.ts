@@ -7,12 +7,14 @@ import type { Logger } from "../../core/logger.ts";
 import type { Priority } from "../../core/input/options.ts";
 import { unitsIn } from "../../core/limits/budget.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
-import type { Change, CrossedBudget } from "../../core/store.ts";
+import type { Change, ClosedWindow, CrossedBudget } from "../../core/store.ts";
 import type { ObservedDrawCall, SlotEvent, TryCall } from "../call-options.ts";
 import type { DownstreamChange } from "../outage/breaker.ts";
 import type { KeyedSlot, Slot } from "../slot/slot.ts";
+import { createLru } from "../lru.ts";
 import { nameBinding, type TryDecision } from "../try/decision.ts";
 import type { Group } from "../waiting/group.ts";
+import { describeAdaptive, type AdaptiveState } from "./bucket-state.ts";
 
 /** The key or named keys that an event is about. */
 interface OfKey {
@@ -82,6 +84,15 @@ export interface BudgetEvent extends OfKey {
   readonly resetsAt: Date;
 }
 
+/**
+ * Reports that a concurrency limit that adapts to latency has changed. Over all processes, one event is emitted for each
+ * change: in the process whose call ended the window. Each process emits at most one event per second and limit.
+ */
+export interface ConcurrencyEvent extends OfKey, AdaptiveState {
+  /** The limit: `"1 to 1000 at once"`. */
+  readonly limit: string;
+}
+
 /** Reports that any replica changed the policy, or began or ended a cooldown or pause. */
 export interface ChangeEvent {
   /** The changed key, or the start of a key path. Undefined if the whole bucket changed, or if `keys` is set. */
@@ -115,6 +126,7 @@ export interface BucketEvents {
   readonly cooldown: CooldownEvent;
   readonly slowed: SlowedEvent;
   readonly budget: BudgetEvent;
+  readonly concurrency: ConcurrencyEvent;
   readonly unreachable: UnreachableEvent;
   readonly reachable: ReachableEvent;
   /** @deprecated Use `unreachable`. */
@@ -132,6 +144,7 @@ const EVENT_NAMES: readonly (keyof BucketEvents)[] = [
   "unreachable",
   "reachable",
   "budget",
+  "concurrency",
   "change",
   "away",
   "back",
@@ -156,11 +169,14 @@ export interface BucketEmitter extends Emitter<BucketEvents> {
   /** Emits `unreachable` or `reachable`, and the same event under its old name. */
   downstreamChanged(key: string | undefined, change: DownstreamChange): void;
   changed(key: string | undefined): void;
+  /** Emits `concurrency` for each adaptive limit that a window has changed. */
+  adapted(closed: readonly ClosedWindow[]): void;
   /** Emits `budget` for each part of a budget that was reached. */
   reached(crossed: readonly CrossedBudget[]): void;
 }
 
 export function createBucketEmitter(name: string, given: Logger): BucketEmitter {
+  let adapted: ReturnType<typeof createAdapted> | undefined;
   // Logs errors of listeners as warnings: a listener may fail for each call, and the logger samples only warnings.
   const warn: Logger["warn"] = (facts, message) => given.warn(facts, message);
   const logger: Logger = { warn, error: warn };
@@ -262,11 +278,33 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
         });
       }
     },
+    adapted(closed) {
+      if (!emitter.hasListener("concurrency")) return;
+      adapted ??= createAdapted();
+      for (const { limit, key, ...window } of closed) {
+        const text = formatLimit(limit);
+        const of = `${key ?? ""}\n${text}`;
+        const nowMs = performance.now();
+        const last = adapted.get(of);
+        if (last?.bound === window.bound || nowMs - (last?.atMs ?? -Infinity) < ADAPTED_EVERY_MS)
+          continue;
+        adapted.set(of, { bound: window.bound, atMs: nowMs });
+        emitter.emit("concurrency", { ...namedOf(key), limit: text, ...describeAdaptive(window) });
+      }
+    },
     changed(key) {
       if (emitter.hasListener("change")) emitter.emit("change", { ...namedOf(key) });
     },
   };
 }
+
+/** Stores the last event of each adaptive limit. */
+function createAdapted() {
+  return createLru<{ readonly bound: number; readonly atMs: number }>(MOST_ADAPTED);
+}
+
+/** The shortest time between two `concurrency` events of one limit, in ms, and for how many limits it is known. */
+const [ADAPTED_EVERY_MS, MOST_ADAPTED] = [1_000, 1_000];
 
 /** A slot event names no limit if the call waited for less than this. */
 const SHORTEST_WAIT_MS = 1;

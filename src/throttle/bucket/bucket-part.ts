@@ -133,7 +133,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   );
   const context: BucketContext = { store, bucket: name, asker: replica, known, logger, count };
   const retries = createStoreRetries(name);
-  const leases = createLeaseKeeper(context);
+  const leases = createLeaseKeeper(context, (closed) => events.adapted(closed));
   const settling = createSettling(context, {
     sent: () => pacer.earliestStarts.forget(),
     booked: (key) => tries.forget(key),
@@ -390,7 +390,7 @@ function createFoundSlots({
       return new DrawnSlot(
         { group, key, sinceMs: nowMs },
         { slotUs, lease },
-        { generation, nowMs },
+        { generation, nowMs, hasStarted: true },
       );
     },
     /**

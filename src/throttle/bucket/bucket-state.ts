@@ -5,7 +5,7 @@ import { formatLimit } from "../../core/limits/registry.ts";
 import { floorOf, type Fair } from "../../core/policy/fair.ts";
 import { scopesOf, ownersOfLimits } from "../../core/policy/per-key.ts";
 import { asFarAsKnown, formatPolicy, type Policy } from "../../core/policy/policy.ts";
-import type { Limit } from "../../core/limits/rule.ts";
+import type { AdaptiveReason, AdaptiveWindow, Limit, LimitStatus } from "../../core/limits/rule.ts";
 import { limitsOfCall, type Peeked, type ShadowCounts } from "../../core/store.ts";
 import { WITHOUT_KEY } from "../waiting/group.ts";
 
@@ -43,6 +43,24 @@ export interface LimitState {
    * Ms until a call of cost 1 may pass: `0`. Undefined if this is unknown, for example for a used-up concurrency limit.
    */
   readonly nextFreeMs: number | undefined;
+  /** The state of a concurrency limit that adapts to latency. Undefined before its first calls, and for other limits. */
+  readonly adaptive?: AdaptiveState | undefined;
+}
+
+/** The state of a concurrency limit that adapts to latency, over all replicas. */
+export interface AdaptiveState {
+  /** The calls that may run at once now: `42`. */
+  readonly atOnce: number;
+  /** The computed limit: `41.6`. In shadow and during a probe, it differs from `atOnce`. */
+  readonly value: number;
+  /** The latency without a queue, in ms: `48.2`. `0` before it is measured. */
+  readonly baselineMs: number;
+  /** The mean latency of the last window, in ms: `50.9`. */
+  readonly recentMs: number;
+  /** The baseline divided by the recent latency: `0.947`. Below 1, calls take longer than without a queue. */
+  readonly gradient: number;
+  /** Why the limit has its value: it was `"raised"`, for example, or lowered because of `"latency"` or `"drops"`. */
+  readonly reason: AdaptiveReason;
 }
 
 /**
@@ -129,6 +147,8 @@ export interface MemberState {
   readonly limits: readonly LimitState[];
 }
 
+const NO_STATUS: Partial<LimitStatus> = {};
+
 /** Stands for a pause without an end: about 30 years, in µs. */
 export const FOREVER_US = 1e15;
 
@@ -147,12 +167,10 @@ export function describeState(
   const whose = ownersOfLimits(known, scopes);
   const limits = limitsOfCall(policy.limits, scopes).map((limit, index): LimitState => {
     const { scope, level, suffix } = whose[index]!;
+    const { remaining: free, nextUs = nowUs, adaptive, total } = statuses[index] ?? NO_STATUS;
     const declared = limit.budget === undefined ? limit.capacity : limit.count;
-    const {
-      total: most = declared,
-      remaining: left = most,
-      nextUs = nowUs,
-    } = statuses[index] ?? {};
+    const most = adaptive?.bound ?? total ?? declared;
+    const left = free ?? most;
     const [capacity, remaining] = [unitsIn(limit, most), unitsIn(limit, left)];
     return {
       name: formatLimit(limit) + suffix,
@@ -163,6 +181,7 @@ export function describeState(
       level: unitsIn(limit, Math.max(0, most - left)),
       remaining,
       nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, closedUntilUs), nowUs),
+      ...(adaptive && { adaptive: describeAdaptive(adaptive) }),
     };
   });
   const shadows = policy.shadows.map((limit, index) => shadowState(limit, peeked.shadows[index]));
@@ -172,6 +191,23 @@ export function describeState(
     shadows,
     turns: turnsOf(peeked, policy.fair),
   });
+}
+
+export function describeAdaptive({
+  bound,
+  value,
+  baselineUs,
+  recentUs,
+  reason,
+}: AdaptiveWindow): AdaptiveState {
+  return {
+    atOnce: bound,
+    value,
+    baselineMs: baselineUs / 1_000,
+    recentMs: recentUs / 1_000,
+    gradient: recentUs === 0 ? 1 : Math.round((baselineUs / recentUs) * 1_000) / 1_000,
+    reason,
+  };
 }
 
 function turnsOf({ pendingKeys, nowUs }: Peeked, fair: Fair | undefined): KeyTurn[] {

@@ -160,7 +160,7 @@ function settledUnder(limit: Limit, settled: number | undefined, drawn: number):
 
 /** Gives back a job's slot that the call cannot use. The lease goes back first, because the call may wait for it. */
 function giveUp(slot: DrawnSlot): void {
-  slot.release();
+  slot.release({ outcome: "ignored" });
   const { group, slotUs } = slot.booking;
   const { limits, costs } = group.callTerms;
   const settled = slot.settled ?? {};

@@ -96,7 +96,7 @@ export function createOpenFallback({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs
     giveBack: async () => undefined,
     settle: async () => undefined,
     renew: async () => [],
-    release: async () => undefined,
+    release: async () => [],
     steer: async () => ({ generation: 0, isStale: false }),
   };
 }

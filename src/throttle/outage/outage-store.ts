@@ -110,7 +110,7 @@ export function createOutageStore({ store, bucket, openFallback }: OutageStoreOp
     const { slotsUs, run } = granted;
     const slots = run === undefined ? slotsUs : [slotOfRun(run, 0)];
     const back = { bucket, asker, terms, generation: reply.generation, position: reply.position };
-    const giving = [
+    const giving: Promise<unknown>[] = [
       store.giveBack({ ...back, slotRequest: { ...slotRequest, scopes }, slotsUs: slots }),
     ];
     if (leases > 0) {
@@ -190,14 +190,23 @@ export function createOutageStore({ store, bucket, openFallback }: OutageStoreOp
     return settling && store.settle(settling);
   }
 
-  /** Calls `send` for each store, with the leases that this store granted. */
+  /** Calls `send` for each store, with the leases that this store granted, and the latencies of their calls. */
   async function forEachGranter<T>(
     request: LeasesRequest,
     send: (granter: Pick<Store, "renew" | "release">, own: LeasesRequest) => Promise<T>,
   ): Promise<T[]> {
+    const { latenciesUs } = request;
     const byGranter = running.byGranter(request.leases);
+    if (latenciesUs === undefined || byGranter.size === 1)
+      return Promise.all(
+        [...byGranter].map(([granter, leases]) => send(granter ?? store, { ...request, leases })),
+      );
+    const latencyOf = new Map(request.leases.map((lease, index) => [lease, latenciesUs[index]!]));
     return Promise.all(
-      [...byGranter].map(([granter, leases]) => send(granter ?? store, { ...request, leases })),
+      [...byGranter].map(([granter, leases]) => {
+        const own = leases.map((lease) => latencyOf.get(lease)!);
+        return send(granter ?? store, { ...request, leases, latenciesUs: own });
+      }),
     );
   }
 
@@ -215,7 +224,7 @@ export function createOutageStore({ store, bucket, openFallback }: OutageStoreOp
     async release(request) {
       const released = forEachGranter(request, (granter, own) => granter.release(own));
       running.remove(request.leases);
-      await released;
+      return (await released).flat();
     },
     async steer(request) {
       const { change } = request;

@@ -119,7 +119,7 @@ export function unusedJobSlot(bucket: object): JobSlot | undefined {
 export function releaseUnusedJobLease(bucket: object): void {
   const jobSlot = unusedJobSlot(bucket);
   if (jobSlot === undefined || !jobSlot.slot.hasLease) return;
-  jobSlot.slot.release();
+  jobSlot.slot.release({ outcome: "ignored" });
   jobSlot.staleAtMs = -Infinity;
 }
 

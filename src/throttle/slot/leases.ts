@@ -1,7 +1,7 @@
 import { reasonOf } from "../../core/describe.ts";
 import { LeaseLostError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
-import type { LeasesRequest, LimitedKey } from "../../core/store.ts";
+import type { ClosedWindow, LeasesRequest, LimitedKey } from "../../core/store.ts";
 import type { CallTerms } from "../costs.ts";
 import type { BucketContext } from "../known-policy.ts";
 
@@ -21,8 +21,11 @@ export interface LeaseKeeper {
    * expired.
    */
   takeOver(lease: number, group: LeaseHolder): Promise<boolean>;
-  /** Releases a lease. Does nothing in the store if the lease has already expired there. */
-  release(lease: number, group: LeaseHolder): void;
+  /**
+   * Releases a lease. Does nothing in the store if the lease has already expired there. `latencyUs` is as in
+   * `LeasesRequest`. Defaults to 0, which means unknown.
+   */
+  release(lease: number, group: LeaseHolder, latencyUs?: number): void;
   /** Releases the leases of unused slots. */
   releaseAll(slots: readonly { readonly lease: number }[], group: LeaseHolder): void;
   /** Stores two numbers from a reply: how many free leases no call waits for, and how many replicas draw. */
@@ -104,7 +107,10 @@ const GATHER_MS = 25;
 /** The fraction of the spare leases that all replicas together may hold back, to release them in one request. */
 const HELD_BACK_PART = 1 / 4;
 
-export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
+export function createLeaseKeeper(
+  context: BucketContext,
+  onWindows: (closed: readonly ClosedWindow[]) => void = () => {},
+): LeaseKeeper {
   const { store, bucket, logger } = context;
   const kept = new Map<number, Kept>();
   /** The leases to release at the end of this tick, or {@link GATHER_MS} later. */
@@ -115,6 +121,8 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   const returning = new Set<Promise<void>>();
   /** The duration of the shortest lease so far. */
   let shortestMs = Infinity;
+  /** The latencies of ended calls whose limit adapts to them, by lease. */
+  const latenciesUs = new Map<number, number>();
   let nextLease = 1;
   let timer: NodeJS.Timeout | undefined;
   /** True if the ended leases will be released at the end of this tick. */
@@ -181,9 +189,10 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     }
   }
 
-  function release(lease: number, group: LeaseHolder): void {
+  function release(lease: number, group: LeaseHolder, latencyUs = 0): void {
     kept.delete(lease);
     if (isClosed) return stopIfNone();
+    if (latencyUs !== 0) latenciesUs.set(lease, latencyUs);
     ended ??= new LeasesByHolder();
     ended.add(lease, group);
     if (ended.count > mostHeldBack || !group.callTerms.areLeasesShared) sendEndedSoon();
@@ -204,7 +213,8 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     ended = undefined;
     for (const [group, leases] of requests) {
       const giving = store
-        .release(leasesRequest(context, group, leases))
+        .release({ ...leasesRequest(context, group, leases), latenciesUs: takeLatencies(leases) })
+        .then(onWindows)
         .catch((error: unknown) => {
           const reason = reasonOf(error);
           logger.warn(
@@ -215,6 +225,16 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
         .finally(() => returning.delete(giving));
       returning.add(giving);
     }
+  }
+
+  /** Returns the latencies of the calls that held these leases. Undefined if none is known. */
+  function takeLatencies(leases: readonly number[]): readonly number[] | undefined {
+    if (latenciesUs.size === 0) return undefined;
+    return leases.map((lease) => {
+      const latencyUs = latenciesUs.get(lease) ?? 0;
+      latenciesUs.delete(lease);
+      return latencyUs;
+    });
   }
 
   function keep(lease: number, group: LeaseHolder, atMs: number): void {

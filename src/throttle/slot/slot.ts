@@ -1,11 +1,14 @@
 import { createHash } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
+import * as z from "zod";
 import { reasonOf } from "../../core/describe.ts";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
+import { readOptions } from "../../core/input/options.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { SettleRequest } from "../../core/store.ts";
 import type { GivenSlot, SlotNote, SlotNoted } from "../../core/stores/insight/slots.ts";
 import type { SettledCost, SettleBy } from "../call-options.ts";
+import { callOutcomeOf, type CallOutcome } from "../feedback/call-outcome.ts";
 import { budgetCostsOf, differences, isByUnit, shadowDifferences, type Cost } from "../costs.ts";
 import { assertCounted, settlingTerms, type BucketContext } from "../known-policy.ts";
 import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
@@ -37,12 +40,34 @@ export interface Slot {
    * @throws {@link InvalidOptionError} when a number can never be a cost, or a unit is unknown.
    */
   settle(cost: SettledCost): Promise<void>;
-  /** Ends the call's lease, so that another call can start. Does nothing without a concurrency limit. */
-  release(): void;
+  /**
+   * Ends the call's lease, so that another call can start. Does nothing without a concurrency limit.
+   *
+   * @throws {@link InvalidOptionError} when an option is unknown.
+   */
+  release(options?: ReleaseOptions): void;
   /** Releases the slot at the end of a block: `using slot = await bucket.draw()`. */
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;
 }
+
+export type { CallOutcome };
+
+/** The options of {@link Slot.release}. */
+export interface ReleaseOptions {
+  /**
+   * How the call ended, for a concurrency limit that adapts to latency: `"dropped"` if it timed out or the downstream was
+   * overloaded, `"ignored"` if its latency says nothing about the load. Wrapped calls set it by themselves. Defaults to
+   * `"done"`.
+   */
+  readonly outcome?: CallOutcome | undefined;
+}
+
+const RELEASE = z.strictObject({
+  outcome: z
+    .enum(["done", "dropped", "ignored"], { error: 'give "done", "dropped" or "ignored"' })
+    .optional(),
+});
 
 /** A slot with its encoded key, for internal use. */
 export interface KeyedSlot extends Slot {
@@ -55,6 +80,8 @@ export interface KeyedSlot extends Slot {
    * its `reserveMs`.
    */
   keepEstimate?(): void;
+  /** Records how the call ended, from its result or error, if a concurrency limit adapts to latency. */
+  noteOutcome?(resultOrError: unknown): void;
 }
 
 /** Where the cost of one call is booked: under the limits of a group, at the time of a slot. */
@@ -153,6 +180,8 @@ export interface Start {
   readonly generation: number;
   /** The time at which the slots are handed out, on `performance.now()`. */
   readonly nowMs: number;
+  /** True if the calls started earlier, at an unknown time. */
+  readonly hasStarted?: boolean | undefined;
 }
 
 const NEVER = new AbortController().signal;
@@ -171,6 +200,9 @@ export class DrawnSlot implements KeyedSlot {
   readonly generation: number;
   readonly #group: SlotGroup;
   #lease: number;
+  /** The start of the call on `performance.now()`. 0 without a lease, or if it is unknown. */
+  readonly #startedMs: number;
+  #outcome: CallOutcome = "done";
   #booking: Booking | undefined;
   #replacement: Slot | undefined;
   #settling: Promise<void> | undefined;
@@ -179,7 +211,7 @@ export class DrawnSlot implements KeyedSlot {
   constructor(
     { group, key, sinceMs }: DrawnFor,
     { slotUs, lease }: { readonly slotUs: number; readonly lease: number },
-    { generation, nowMs }: Start,
+    { generation, nowMs, hasStarted }: Start,
   ) {
     const named = namedOf(key);
     this.#encodedKey = key;
@@ -191,6 +223,7 @@ export class DrawnSlot implements KeyedSlot {
     this.generation = generation;
     this.#group = group;
     this.#lease = lease;
+    this.#startedMs = lease > 0 && hasStarted !== true ? nowMs : 0;
   }
 
   /** The bucket, or the part of a bucket, that the slot was drawn from. */
@@ -307,10 +340,25 @@ export class DrawnSlot implements KeyedSlot {
     return this.#lease === 0 || this.#group.keeper.leases.takeOver(this.#lease, this.#group);
   }
 
-  release(): void {
+  noteOutcome(resultOrError: unknown): void {
+    if (this.#lease > 0 && this.#group.callTerms.adapts)
+      this.#outcome = callOutcomeOf(resultOrError);
+  }
+
+  release(options?: ReleaseOptions): void {
+    const { outcome } = options === undefined ? {} : readOptions("release()", RELEASE, options);
     if (this.#lease === 0) return;
-    this.#group.keeper.leases.release(this.#lease, this.#group);
+    const latencyUs = this.#latencyUs(outcome ?? this.#outcome);
+    this.#group.keeper.leases.release(this.#lease, this.#group, latencyUs);
     this.#lease = 0;
+  }
+
+  /** Returns the latency as in `LeasesRequest`. */
+  #latencyUs(outcome: CallOutcome): number {
+    if (!this.#group.callTerms.adapts || outcome === "ignored") return 0;
+    if (outcome === "dropped") return -1;
+    if (this.#startedMs === 0) return 0;
+    return Math.max(1, Math.round((performance.now() - this.#startedMs) * 1_000));
   }
 
   [Symbol.dispose](): void {

@@ -162,8 +162,10 @@ export function createFetch(
       const ended = signalled({ ...init, ...again }, either.signal ?? null);
       const [target, addressed] = address?.(slot, input, ended) ?? [input, ended];
       const response = await request(target, addressed);
+      slot.noteOutcome?.(response);
       return { slot, response, isHeld, end };
     } catch (error) {
+      slot.noteOutcome?.(error);
       end();
       await bucket.reportOutcome(error, slot, cost, feedback);
       // A failed request may have used its whole estimate.

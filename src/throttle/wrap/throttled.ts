@@ -140,6 +140,7 @@ async function callOnSlot(
     onEnd();
   };
   const returned = async (result: unknown): Promise<void> => {
+    slot.noteOutcome?.(result);
     try {
       const reported = bucket.reportOutcome(result, slot, cost, feedback);
       // Waits for the report, because the caller may retry at once and must then find the cooldown.
@@ -156,6 +157,7 @@ async function callOnSlot(
     }
   };
   const threw = async (error: unknown): Promise<void> => {
+    slot.noteOutcome?.(error);
     try {
       await settleRefused(await bucket.reportOutcome(error, slot, cost, feedback), slot, cost);
     } finally {

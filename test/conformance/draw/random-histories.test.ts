@@ -54,7 +54,15 @@ function limitOf(kinds: readonly string[], mostCount = 20_000): fc.Arbitrary<Lim
         return budget({ unit, amount, per, carryOver, reserveMs: 2_000, warnAt: [0.5, 1] });
       }
       if (!RULES.get(kind)!.isRate) {
-        return { kind, unit: "calls", count, periodUs: 2_000_000, capacity: count };
+        const leased = { kind, unit: "calls", count, periodUs: 2_000_000, capacity: count };
+        if (kind === "concurrency") return leased;
+        const terms = {
+          target: "latency",
+          min: 1,
+          initial: Math.min(count, 3),
+          tolerance: 1.1,
+        } as const;
+        return { ...leased, adaptive: terms };
       }
       const capacity = kind.endsWith("bucket") ? burst : Math.max(5, count);
       const limit = { kind, unit, count: Math.max(5, count), periodUs, capacity };

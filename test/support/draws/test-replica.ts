@@ -1,6 +1,7 @@
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
 import { DREW_ELSEWHERE_US } from "../../../src/core/store.ts";
 import { scopesOf } from "../../../src/core/policy/per-key.ts";
+import { isLeased } from "../../../src/core/limits/registry.ts";
 import { turnsOfKey } from "../../../src/core/policy/fair.ts";
 import { compilePolicy, type Policy, type PolicyOptions } from "../../../src/core/policy/policy.ts";
 import { RANKS, type Priority } from "../../../src/core/input/options.ts";
@@ -64,7 +65,7 @@ export interface TestReplica {
     isUnused?: boolean,
     reserved?: Readonly<Record<string, number>>,
   ): Promise<Settled | undefined>;
-  release(leases: readonly number[], ...keys: readonly (string | undefined)[]): Promise<void>;
+  release(leases: readonly number[], ...keys: readonly (string | undefined)[]): Promise<unknown>;
   renew(leases: readonly number[], key?: string): Promise<readonly number[]>;
   steer(change: Change, key?: string): Promise<Steered>;
   peek(key?: string): Promise<Peeked>;
@@ -131,9 +132,10 @@ export function createTestReplica(
     const byUnit: Readonly<Record<string, number>> =
       typeof cost === "number" ? { calls: cost } : cost;
     const ofMembers = members.flatMap((member) => member.limits);
-    const costs = [...limitsOfCall(limits, scopes), ...ofMembers].map(({ unit, kind }) =>
-      kind === "concurrency" ? Number(!isUnderWay) : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
-    );
+    const costs = [...limitsOfCall(limits, scopes), ...ofMembers].map((limit) => {
+      const { unit } = limit;
+      return isLeased(limit) ? Number(!isUnderWay) : (byUnit[unit] ?? (unit === "calls" ? 1 : 0));
+    });
     const shadowCosts = inShadow?.map(({ unit }) => byUnit[unit] ?? (unit === "calls" ? 1 : 0));
     const slotRequestName = `${settles ? "settles " : ""}${key ?? ""} ${[...costs, ...(shadowCosts ?? [])].join(" ")}`;
     const rank = RANKS[priority];
@@ -216,7 +218,7 @@ export function createTestReplica(
     for (const [index, { slotsUs }] of reply.granted.entries()) {
       const ofMembers = members.flatMap((member) => member.limits);
       const all = [...limitsOfCall(limits, slotRequests[index]!.scopes), ...ofMembers];
-      if (all.some(({ kind }) => kind === "concurrency")) lease += slotsUs.length;
+      if (all.some(isLeased)) lease += slotsUs.length;
     }
     if (isTry) return reply;
     last = reply;

@@ -161,7 +161,7 @@ export function createBatches<Data, Result>(
       return;
     }
     batch.slot = drawn;
-    if (batch.members.size === 0) drawn.release();
+    if (batch.members.size === 0) drawn.release({ outcome: "ignored" });
     for (const { context, timer, settle } of batch.members.values()) {
       clearTimeout(timer);
       context.delete(batch.wait!);
@@ -212,7 +212,7 @@ export function createBatches<Data, Result>(
 
   function callIfComplete(batch: Batch<Data>): void {
     if (batch.members.size > 0) return;
-    if (batch.arrived.length === 0) batch.slot!.release();
+    if (batch.arrived.length === 0) batch.slot!.release({ outcome: "ignored" });
     else batch.startCall(call(batch));
   }
 
@@ -233,6 +233,7 @@ export function createBatches<Data, Result>(
         worker.failOnResponse === false ? outcome : (responseFailure(outcome) ?? outcome),
       );
     } catch (thrown) {
+      slot.noteOutcome(thrown);
       outcomes = jobs.map(() => new Thrown(thrown));
     } finally {
       slot.release();

@@ -191,7 +191,7 @@ export function createTakenJobs({ queue, slots, start, onIdle }: TakenJobsParts)
       }
       return offers.flatMap((offer, at) => {
         if (held[at] === true) return [handOut(offer, request, caller)];
-        offer.slot.release();
+        offer.slot.release({ outcome: "ignored" });
         return [];
       });
     },

@@ -15,7 +15,7 @@
  * The braces are the hash tag. It keeps all Redis keys of a bucket on one node of a cluster.
  */
 import { budgetName } from "../../../core/limits/budget.ts";
-import { countSameKindBefore, isLeased, ruleOf } from "../../../core/limits/registry.ts";
+import { countKeptBefore, isLeased, ruleOf } from "../../../core/limits/registry.ts";
 import type { Limit } from "../../../core/limits/rule.ts";
 import type { LimitedKey } from "../../../core/store.ts";
 
@@ -120,9 +120,9 @@ export function encoded(key: string): string {
 
 /**
  * Returns the Redis keys of the structures that some limits need, such as a sorted set. Some of
- * these structures survive a change of the policy. Their number counts only limits of the same
- * kind, so they are found again after other limits were added or removed. All other structures have
- * their limit's number.
+ * these structures survive a change of the policy. Their number counts only limits whose structures
+ * survive, so they are found again after other limits were added or removed. All other structures
+ * have their limit's number.
  */
 function partsOf(base: string, limits: readonly Limit[], tagged: string): string[] {
   return limits.flatMap((limit, index) =>
@@ -161,7 +161,7 @@ function decoded(encodedKey: string): string {
 
 function partsOfLimit(base: string, limits: readonly Limit[], index: number): string[] {
   const { parts = [], isKept } = ruleOf(limits[index]!.kind);
-  const number = isKept === true ? countSameKindBefore(limits, index) : index;
+  const number = isKept === true ? countKeptBefore(limits, index) : index;
   return parts.map((part) => `${base}:${part}:${number}`);
 }
 

@@ -8,7 +8,15 @@ import {
   type ScopesRequest,
   type SteerRequest,
 } from "../../../../core/store.ts";
-import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
+import type { LimitStatus } from "../../../../core/limits/rule.ts";
+import {
+  adaptiveWindow,
+  frameKeys,
+  frameNumbers,
+  packNumbers,
+  shadowsNumbers,
+  type Frame,
+} from "./frame.ts";
 import { shapeScript } from "../script.ts";
 import { flag, flat, from, int, oneOf, readerOf, rest, text } from "../shape.ts";
 import { readStatus } from "./slots-draw.ts";
@@ -39,14 +47,16 @@ export const bucketPeek = shapeScript({
     gapUntilUs: int,
     shadows: flat({ calls: int, waited: int, refused: int, longestUs: int }),
     pendingKeys: flat({ names: text, weights: text, sinceUs: int, goesFirst: oneOf(GOES_FIRST) }),
-    statuses: rest({
-      read: (reply) => {
-        const numbers = reply as readonly number[];
-        return { ...readStatus(numbers), total: numbers[3] };
-      },
-    }),
+    statuses: rest({ read: (reply) => readPeeked(reply as readonly number[]) }),
   },
 });
+
+function readPeeked([remaining, resetUs, nextUs, ...fields]: readonly number[]): LimitStatus {
+  const status = readStatus([remaining!, resetUs!, nextUs!]);
+  // A budget has one further field, and a limit that adapts has several.
+  if (fields.length <= 1) return { ...status, total: fields[0] };
+  return { ...status, adaptive: adaptiveWindow(fields) };
+}
 
 export const bucketSteer = shapeScript({
   name: "bucket/bucket-steer",

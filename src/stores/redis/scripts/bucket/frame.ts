@@ -2,8 +2,8 @@
  * The parts that all scripts of a bucket share: keys, limits, and numbers packed into one argument.
  */
 import { budgetNumbers } from "../../../../core/limits/budget.ts";
-import { ruleOf } from "../../../../core/limits/registry.ts";
-import type { Limit } from "../../../../core/limits/rule.ts";
+import { adaptiveNumbers, ruleOf } from "../../../../core/limits/registry.ts";
+import { ADAPTIVE_REASONS, type AdaptiveWindow, type Limit } from "../../../../core/limits/rule.ts";
 import type { KnownTerms, ScopesRequest } from "../../../../core/store.ts";
 import { bucketKeys } from "../keys.ts";
 
@@ -60,6 +60,7 @@ export function limitsNumbers(limits: readonly Limit[]): number[] {
     const { kind, count, periodUs, capacity, resets = [] } = limit;
     numbers.push(ruleOf(kind).code, count, periodUs, capacity, resets.length, ...resets);
     if (limit.budget !== undefined) numbers.push(...budgetNumbers(limit));
+    if (limit.adaptive !== undefined) numbers.push(...adaptiveNumbers(limit));
   }
   return numbers;
 }
@@ -67,4 +68,17 @@ export function limitsNumbers(limits: readonly Limit[]): number[] {
 /** Converts -1 to Infinity: a script replies -1 for a time that is unknown. */
 export function orInfinity(us: number): number {
   return us === -1 ? Infinity : us;
+}
+
+/** Reads the state of a limit that adapts, in the order of `ADAPTIVE` in `lua/lib/limits/adaptive/window.lua`. */
+export function adaptiveWindow(fields: readonly number[]): AdaptiveWindow {
+  const [bound, value, baselineUs, recentUs, , reason, windows] = fields;
+  return {
+    bound: bound!,
+    value: value! / 1_000,
+    baselineUs: baselineUs!,
+    recentUs: recentUs!,
+    reason: ADAPTIVE_REASONS[reason! - 1]!,
+    windows: windows!,
+  };
 }

@@ -192,7 +192,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
         logger,
         notify,
         readId: async () => (await state.readMark(of)).id,
-        counts: state.counts,
+        counts: () => state.counts(),
         report: (report) => insight.reportOutbox(report),
       });
       const relay: Relay = {

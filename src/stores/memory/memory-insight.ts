@@ -7,6 +7,7 @@ import {
   type BucketActivity,
   type Point,
   type InsightStore,
+  type OutboxFacts,
   type Override,
   type QueueFacts,
   type ReplicaFacts,
@@ -45,6 +46,10 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   const buckets = new Map<string, KnownBucket>();
   const replicas = new Map<string, ReplicaFacts>();
   const queues = new Map<string, QueueFacts>();
+  const outboxes = new Map<
+    string,
+    Omit<OutboxFacts, "reportedAgoMs"> & { readonly atMs: number }
+  >();
   const workersOf = new Map<string, readonly WorkerActivity[]>();
   const logs = new Map<string, KeptChange[]>(LOGS.map((log) => [log, []]));
   const { ruled, ...rules } = createMemoryRules();
@@ -163,9 +168,17 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
     async liveWorkers() {
       return [...workersOf.values()].flat().map(({ worker }) => worker);
     },
-    // Outboxes need Redis.
-    async reportOutbox() {},
-    outboxes: async () => [],
+    async reportOutbox({ outbox, state, moved }) {
+      const movedBefore = outboxes.get(outbox)?.moved ?? 0;
+      outboxes.set(outbox, { ...state, outbox, moved: movedBefore + moved, atMs: nowMs() });
+    },
+    async outboxes() {
+      const now = nowMs();
+      return [...outboxes.values()].map(({ atMs, ...facts }) => ({
+        ...facts,
+        reportedAgoMs: now - atMs,
+      }));
+    },
     async workers() {
       return [...workersOf].flatMap(([replica, reports]) =>
         reports.map((worker) => ({ ...worker, replica })),

@@ -30,7 +30,7 @@ export async function runRealLines(
     },
     async release(request: Parameters<typeof memory.release>[0]) {
       await time.sleep(ONE_WAY_MS);
-      await memory.release(request);
+      return memory.release(request);
     },
     listen(replica: string, wake: Wake) {
       memory.listen(replica, (...message) => {

@@ -143,12 +143,13 @@ export interface WorkerActivity {
 export interface OutboxReport {
   /** The unique id of the outbox, from its database. */
   readonly outbox: string;
-  readonly state: OutboxCounts;
+  readonly state: OutboxBacklog;
   /** The rows that the relay has moved since its last report. */
   readonly moved: number;
 }
 
-interface OutboxCounts {
+/** The backlog of an outbox. */
+export interface OutboxBacklog {
   /** The schema and the name of the table: `"public.sluice_outbox"`. */
   readonly name: string;
   /** The rows that were not moved yet, without failed rows. */
@@ -159,7 +160,7 @@ interface OutboxCounts {
   readonly oldestMs: number;
 }
 
-export interface OutboxFacts extends OutboxCounts {
+export interface OutboxFacts extends OutboxBacklog {
   readonly outbox: string;
   /** The rows that all relays have moved. */
   readonly moved: number;

@@ -813,7 +813,7 @@ export class Group {
     if (this.#ownsConnection) await this.connection?.disconnect(flush);
   }
 
-  /** Deletes limiters that nobody has used for the option `timeout`. */
+  /** Deletes limiters that had no job for the option `timeout`. */
   #startCleanup(): void {
     clearInterval(this.#cleanup);
     const timeoutMs = this.#options.timeout ?? DEFAULT_TIMEOUT_MS;

@@ -11,7 +11,7 @@ export type Counts = Record<Exclude<Status, "DONE">, number> & { DONE?: number }
 export type Task = (...args: any[]) => unknown;
 
 /** The options of a job, with their defaults. */
-export interface RunOptions {
+interface RunOptions {
   readonly priority: number;
   readonly weight: number;
   readonly expiration: number | null;

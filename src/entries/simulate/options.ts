@@ -33,17 +33,17 @@ export interface SimulateOptions {
   readonly seed?: number | undefined;
   /** How long a request to Redis takes, with its reply, in ms. Defaults to 1. */
   readonly roundTripMs?: number | undefined;
-  /** The simulation ends at this time, in ms, even if calls wait. Defaults to the time at which the last call leaves. */
+  /** The simulation ends at this time, in ms, even if calls wait. Defaults to the start of the last call. */
   readonly untilMs?: number | undefined;
-  /** Called for each call when it leaves or is refused, in the order of time. The next call reuses the object. */
+  /** Called for each call when it starts or is refused, in the order of time. The next call reuses the object. */
   readonly onCall?: ((call: SimulatedOutcome) => void) | undefined;
 }
 
 /** What became of one call. Times are in ms from the start of the simulation. */
 export interface SimulatedOutcome {
   readonly arrivedMs: number;
-  /** When the call left, or was refused by its bucket. */
-  readonly leftMs: number;
+  /** When the call started, or was refused by its bucket. */
+  readonly startedMs: number;
   readonly key: Key | undefined;
   readonly priority: Priority;
   /** The number of the replica, from 0. */

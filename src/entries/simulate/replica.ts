@@ -90,7 +90,7 @@ export interface ReplicaContext {
   readonly events: Events;
   /** How long a request to Redis and its reply take together, in ms. */
   readonly roundTripMs: number;
-  /** Called when a call leaves. `bindsAt` is the number of the limit that delayed it, as in `Granted`. */
+  /** Called when a call starts. `bindsAt` is the number of the limit that delayed it, as in `Granted`. */
   readonly onLeave: (call: SimulatedCall, slot: HeldSlot, nowMs: number) => void;
   /** Called when a call does not fit into a budget. */
   readonly onRefuse: (call: SimulatedCall, nowMs: number) => void;

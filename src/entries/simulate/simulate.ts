@@ -20,8 +20,8 @@ import { BUCKET, createReplica, ORIGIN_MS, type SimulatedCall } from "./replica.
 export interface Simulation {
   /** The number of calls that arrived. */
   readonly calls: number;
-  /** The number of calls that left. */
-  readonly left: number;
+  /** The number of calls that started. */
+  readonly started: number;
   /** The number of calls that still waited at the end. */
   readonly waiting: number;
   /** The number of calls that did not fit into a budget. */
@@ -83,7 +83,7 @@ export function simulate(options: SimulateOptions): Simulation {
   const seconds = new Map<number, number>();
   const outcome: { -readonly [Field in keyof SimulatedOutcome]: SimulatedOutcome[Field] } = {
     arrivedMs: 0,
-    leftMs: 0,
+    startedMs: 0,
     key: undefined,
     priority: "normal",
     replica: 0,
@@ -144,7 +144,7 @@ export function simulate(options: SimulateOptions): Simulation {
 
   function report(replica: number, { key, priority, sinceMs }: SimulatedCall, atMs: number): void {
     outcome.arrivedMs = sinceMs;
-    outcome.leftMs = atMs;
+    outcome.startedMs = atMs;
     outcome.key = namedOf(key).key;
     outcome.priority = priority;
     outcome.replica = replica;
@@ -213,7 +213,7 @@ export function simulate(options: SimulateOptions): Simulation {
   const waiting = replicas.reduce((sum, each) => sum + each.waiting, 0);
   return {
     calls,
-    left: all.calls,
+    started: all.calls,
     waiting,
     refused,
     endMs: nowMs,

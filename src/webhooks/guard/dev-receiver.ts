@@ -2,7 +2,7 @@
 import process from "node:process";
 import { InvalidOptionError } from "../../core/errors.ts";
 
-export const DEV_RECEIVER = "SLUICE_DEV_WEBHOOKS";
+const DEV_RECEIVER = "SLUICE_DEV_WEBHOOKS";
 
 /**
  * Returns the origin in `$SLUICE_DEV_WEBHOOKS`: `"http://127.0.0.1:3011"`. Undefined if the variable is not set.

@@ -46,7 +46,7 @@ function arrivalsOf({ perSecond, keys }: Load): Arrival[] {
 }
 
 it.each(LOADS)(
-  "a simulated call leaves within a horizon of the call in the lines of four processes: $name",
+  "a simulated call starts within a horizon of the call in the lines of four processes: $name",
   async (load) => {
     const arrivals = arrivalsOf(load);
     const time = beginVirtualTime();
@@ -62,12 +62,12 @@ it.each(LOADS)(
       arrivals,
       replicas: REPLICAS,
       downstream: { latencyMs: LATENCY_MS },
-      onCall: ({ leftMs }) => void simulated.push(leftMs),
+      onCall: ({ startedMs }) => void simulated.push(startedMs),
     });
 
     const apartMs = real
       .toSorted((a, b) => a - b)
-      .map((leftMs, index) => Math.abs(leftMs - simulated[index]!));
+      .map((startedMs, index) => Math.abs(startedMs - simulated[index]!));
     expect(simulated).toHaveLength(arrivals.length);
     expect(real).toHaveLength(arrivals.length);
     expect(Math.max(...apartMs)).toBeLessThanOrEqual(MOST_APART_MS);

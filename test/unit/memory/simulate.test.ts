@@ -15,7 +15,7 @@ describe("simulate()", () => {
   it("lets no window see more calls than the rate, over four replicas", () => {
     const left = outcomesOf({ policy: { rate: "100/s" }, arrivals: LOAD, replicas: 4 });
 
-    const times = left.map(({ leftMs }) => leftMs);
+    const times = left.map(({ startedMs }) => startedMs);
     expect(times.length).toBeGreaterThan(500);
     expect(worstWindow(times, 1_000)).toBeLessThanOrEqual(101);
     expect(times).toEqual(times.toSorted((a, b) => a - b));
@@ -33,7 +33,7 @@ describe("simulate()", () => {
   it("counts every call once, and says how much of a limit was used", () => {
     const found = simulate({ policy: { rate: "100/s" }, arrivals: LOAD, replicas: 2 });
 
-    expect(found.left).toBe(found.calls);
+    expect(found.started).toBe(found.calls);
     expect(found.waiting).toBe(0);
     expect(found.waits.calls).toBe(found.calls);
     expect(found.limits).toEqual([{ limit: "100/s", used: expect.closeTo(1, 2) as number }]);
@@ -44,7 +44,7 @@ describe("simulate()", () => {
     const found = simulate({ policy: { rate: "10/s" }, arrivals: LOAD, untilMs: 2_000 });
 
     expect(found.endMs).toBeLessThanOrEqual(2_000);
-    expect(found.left + found.waiting).toBe(found.calls);
+    expect(found.started + found.waiting).toBe(found.calls);
     expect(found.waiting).toBeGreaterThan(200);
   });
 
@@ -95,7 +95,7 @@ describe("simulate()", () => {
     }).filter(({ status }) => status === 200);
 
     const worst = worstWindow(
-      accepted.map(({ leftMs }) => leftMs),
+      accepted.map(({ startedMs }) => startedMs),
       1_000,
     );
     expect(worst).toBeLessThanOrEqual(most);
@@ -110,7 +110,7 @@ describe("simulate()", () => {
       downstream: { limit: "100/s", changes, retryAfter: false, latencyMs: 100_000 },
     })
       .filter(({ status }) => status === 429)
-      .map(({ leftMs }) => leftMs);
+      .map(({ startedMs }) => startedMs);
 
     expect(refusedMs.length).toBeGreaterThan(30);
     expect(Math.min(...refusedMs)).toBeGreaterThan(1_000);

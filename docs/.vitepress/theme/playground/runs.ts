@@ -42,7 +42,7 @@ export type Simulate = (options: {
 
 interface SimulatedCall {
   readonly arrivedMs: number;
-  readonly leftMs: number;
+  readonly startedMs: number;
   readonly key: unknown;
   readonly status: number;
 }
@@ -145,9 +145,9 @@ function runSluice(settings: Settings, calls: readonly Call[], simulate: Simulat
         : {}),
     },
     untilMs: END_MS,
-    onCall: ({ arrivedMs, leftMs, key, status }) => {
+    onCall: ({ arrivedMs, startedMs, key, status }) => {
       const tenant = typeof key === "string" ? Number(key.slice(NAME_OF_TENANT.length)) : 0;
-      departures.push({ atMs: leftMs, arrivedMs, tenant, isRefused: status === 429 });
+      departures.push({ atMs: startedMs, arrivedMs, tenant, isRefused: status === 429 });
     },
   });
   const about = "The code of this version: one bucket for all processes";

@@ -7,21 +7,27 @@
 -- one window now and then runs with three quarters of the limit, as in the ProbeRTT phase of BBR.
 
 -- The state, in the order in which Redis stores it.
---   bound     how many calls may run at once
---   value     the computed limit in thousandths; bound differs from it in a probe and in shadow
---   base_us   the latency without a queue; 0 before the second window
---   recent_us the mean latency of the last window
---   phase     1 calibrating, 2 adapting, 3 probing
---   reason    why the value is what it is, by its number in REASON
---   windows   how many windows were closed
---   opens_us  when the open window begins to count; then its calls, drops, sums, and most calls in flight
---   step      how much the value grows next, in thousandths of it
---   ceiling   the value that was too high last, and the number of the window until which it is not tried again
---   from      the value and the latency before the value was lowered; 0 if it is not being lowered
---   probe_us  when the next probe is due
 local ADAPTIVE = {
-  'bound', 'value', 'base_us', 'recent_us', 'phase', 'reason', 'windows', 'opens_us', 'calls', 'drops', 'sum', 'squares',
-  'in_flight', 'step', 'ceiling', 'ceiling_until', 'from_value', 'from_us', 'probe_us',
+  -- How many calls may run at once.
+  'bound',
+  -- The computed limit in thousandths. The bound differs from it in a probe and in shadow.
+  'value',
+  -- The latency without a queue, 0 before the second window, and the mean latency of the last window.
+  'base_us', 'recent_us',
+  -- What happens now, and why the value is what it is, by its number in REASON.
+  'phase', 'reason',
+  -- How many windows were closed.
+  'windows',
+  -- When the open window begins to count, and what it has counted.
+  'opens_us', 'calls', 'drops', 'sum', 'squares', 'in_flight',
+  -- How much the value grows next, in thousandths of it.
+  'step',
+  -- The value that was too high last, and the number of the window until which it is not tried again.
+  'ceiling', 'ceiling_until',
+  -- The value and the latency before the value was lowered. They are 0 if it is not being lowered.
+  'from_value', 'from_us',
+  -- When the next probe is due.
+  'probe_us',
 }
 local CALIBRATING, ADAPTING, PROBING = 1, 2, 3
 local REASON = { calibrating = 1, raised = 2, held = 3, unused = 4, latency = 5, drops = 6, baseline = 7, probe = 8 }

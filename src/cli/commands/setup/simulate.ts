@@ -160,7 +160,7 @@ function describe({
   note,
   ...simulation
 }: Simulation & { readonly bucket: string; readonly note: string | undefined }): string {
-  const { calls, left, waiting, refused, endMs, waits, byPriority, byKey } = simulation;
+  const { calls, started, waiting, refused, endMs, waits, byPriority, byKey } = simulation;
   const { bindings, limits, downstream } = simulation;
   const rowOf = (name: string, each: typeof waits): string[] => [
     name,
@@ -173,7 +173,7 @@ function describe({
     ...byKey.slice(0, MOST_KEYS).map(({ key, ...each }) => rowOf(`key ${String(key)}`, each)),
   ];
   return [
-    `${bucket}: ${left} of ${calls} calls leave within ${(endMs / 1_000).toFixed(0)} s; ${waiting} still wait, ${refused} do not fit into a budget.`,
+    `${bucket}: ${started} of ${calls} calls start within ${(endMs / 1_000).toFixed(0)} s; ${waiting} still wait, ${refused} do not fit into a budget.`,
     table(["calls", "number", "half wait", "90 %", "99 %", "longest"], rows),
     ...bindings.map(({ binding, calls: delayed }) => `${binding} delays ${delayed} calls.`),
     ...limits.map(({ limit, used }) => `${limit} is used to ${(used * 100).toFixed(1)} %.`),

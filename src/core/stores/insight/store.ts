@@ -143,13 +143,14 @@ export interface WorkerActivity {
 export interface OutboxReport {
   /** The unique id of the outbox, from its database. */
   readonly outbox: string;
-  readonly state: OutboxBacklog;
+  readonly state: Pick<OutboxFacts, "name" | "pending" | "failed" | "oldestMs">;
   /** The rows that the relay has moved since its last report. */
   readonly moved: number;
 }
 
-/** The backlog of an outbox. */
-export interface OutboxBacklog {
+/** The state of an outbox, from the last report of a relay. */
+export interface OutboxFacts {
+  readonly outbox: string;
   /** The schema and the name of the table: `"public.sluice_outbox"`. */
   readonly name: string;
   /** The rows that were not moved yet, without failed rows. */
@@ -158,10 +159,6 @@ export interface OutboxBacklog {
   readonly failed: number;
   /** The age of the oldest pending row, in ms. 0 without pending rows. */
   readonly oldestMs: number;
-}
-
-export interface OutboxFacts extends OutboxBacklog {
-  readonly outbox: string;
   /** The rows that all relays have moved. */
   readonly moved: number;
   /** The age of the report, in ms. */

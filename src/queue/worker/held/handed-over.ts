@@ -44,7 +44,7 @@ import type { Receipt, TimeLimit } from "./receipt.ts";
 type JobLock = Pick<Receipt, "id" | "token">;
 
 /** A job that a program runs, with its time limit. */
-export type HandedJob = JobLock & Pick<Receipt, "limit">;
+type HandedJob = JobLock & Pick<Receipt, "limit">;
 
 /** What became of the lock of a job. */
 export type LockState = "held" | "lost" | "cancelled";

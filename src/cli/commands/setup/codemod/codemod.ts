@@ -88,11 +88,7 @@ interface Change {
 }
 
 /** Returns the changes of the files that use the library. Writes nothing. */
-export function rewriteFiles(
-  library: Library,
-  paths: readonly string[],
-  morph: Morph,
-): readonly Change[] {
+function rewriteFiles(library: Library, paths: readonly string[], morph: Morph): readonly Change[] {
   const { Project } = morph;
   const tsConfigFilePath = configAbove(paths[0]);
   const project = new Project({

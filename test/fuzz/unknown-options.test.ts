@@ -203,7 +203,7 @@ const CALLS: Readonly<
     off: { args: ["done", listener] },
     status: { args: [] },
   },
-  slot: { settle: { args: [1] }, release: { args: [] } },
+  slot: { settle: { args: [1] }, release: { args: [], options: { outcome: "done" } } },
 };
 /** For a fetch, options are the web's. The others are internal: no type has them. */
 const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
@@ -240,7 +240,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
   ],
   pool: ["fetch"],
   queue: ["weightsOf", "close"],
-  slot: ["factsFor", "keepEstimate", "onLeaseEnding", "settleGiven", "takeOver"],
+  slot: ["factsFor", "keepEstimate", "noteOutcome", "onLeaseEnding", "settleGiven", "takeOver"],
 };
 
 async function errorOf(call: () => unknown): Promise<unknown> {

@@ -333,11 +333,11 @@ export class Bottleneck {
     return clients;
   }
 
-  async #send(kind: "message" | "blocked" | "settings", text: string): Promise<void> {
+  async #send(topic: "message" | "blocked" | "settings", text: string): Promise<void> {
     if (this.connection !== undefined) {
       await this.#ready;
-      await this.connection.publish(this.#channel, `${kind}:${text}`);
-    } else if (kind === "message") {
+      await this.connection.publish(this.#channel, `${topic}:${text}`);
+    } else if (topic === "message") {
       await nextTick();
       void this.#events.trigger("message", text);
     }
@@ -346,10 +346,10 @@ export class Bottleneck {
   /** Handles a message of any limiter with this id, also of this one. */
   readonly #receive = (message: string): void => {
     const at = message.indexOf(":");
-    const [kind, text] = [message.slice(0, at), message.slice(at + 1)];
-    if (kind === "message") void this.#events.trigger("message", text);
-    else if (kind === "blocked") this.#block(Number(text));
-    else if (kind === "settings") void this.#applySettings(text);
+    const [topic, text] = [message.slice(0, at), message.slice(at + 1)];
+    if (topic === "message") void this.#events.trigger("message", text);
+    else if (topic === "blocked") this.#block(Number(text));
+    else if (topic === "settings") void this.#applySettings(text);
   };
 
   async #applySettings(text: string): Promise<void> {

@@ -191,7 +191,7 @@ describe("listeners of a bucket", () => {
 
     expect(listen).toThrow(InvalidOptionError);
     expect(listen).toThrow(
-      "the events are slot, refused, cooldown, slowed, unreachable, reachable, budget, change, away, back",
+      "the events are slot, refused, cooldown, slowed, unreachable, reachable, budget, concurrency, change, away, back",
     );
   });
 });

@@ -123,7 +123,7 @@ describe("a concurrency limit that adapts to latency", () => {
       );
 
       expect(new Set(run.windows.map(({ bound }) => bound))).toEqual(new Set([30]));
-      expect(run.windows.at(-1)!.value).toBe(30);
+      expect(Math.abs(run.windows.at(-1)!.value - 30)).toBeLessThan(1.5);
     },
     LONG_MS,
   );

@@ -53,11 +53,13 @@ export function createEdits(file: SourceFile, name: string, { SyntaxKind }: Morp
     }
   }
 
-  /** Adds a comment above a statement. Returns false if it has this comment. */
+  /** Puts a comment above a statement, unless an earlier run did. Returns false if this run did. */
   function comment(node: Node, line: string): boolean {
     const start = statementOf(node).getStart();
     if (comments.has(`${start} ${line}`)) return false;
     comments.add(`${start} ${line}`);
+    const above = /(?:\/\/[^\n]*\n\s*)*$/.exec(text.slice(0, start))![0];
+    if (above.split("\n").some((each) => each.trim() === line)) return true;
     const indent = /[^\n]*$/.exec(text.slice(0, start))![0].replaceAll(/\S.*/g, "");
     replacements.push({ start, end: start, text: `${line}\n${indent}` });
     return true;

@@ -39,8 +39,9 @@ end
 
 -- How often the shares of a horizon are corrected for replicas that need less than their share.
 local SHARE_ROUNDS = 3
--- The least part of a horizon that a replica may fill in one draw.
-local LEAST_PART = 0.01
+-- The least calls that a replica may start in one draw. With fewer, the calls that wait at other replicas, one of each
+-- key at least, last longer than the replicas that draw, and slots stay unused.
+local LEAST_CALLS = 4
 -- The most of a horizon that it may fill while calls of other replicas are pending, so that it draws again in time.
 local MOST_PART = 0.4
 
@@ -294,7 +295,10 @@ local function take_turns(serving, key, limits, names_at)
   top.has_others, top.limit_count = #top.ahead_at > 0, shared_count
   if #slot_requests > 0 then
     local most_part = top.has_others and MOST_PART or 1
-    serving.sharers = 1 / math.min(most_part, math.max(LEAST_PART, part_of_turns(top, slot_requests, serving.horizon_us)))
+    local least_us = math.huge
+    for _, slot_request in ipairs(slot_requests) do least_us = math.min(least_us, LEAST_CALLS * slot_request.step_us) end
+    local part = math.max(least_us / serving.horizon_us, part_of_turns(top, slot_requests, serving.horizon_us))
+    serving.sharers = 1 / math.min(most_part, part)
   end
   for _, slot_request in ipairs(serving.slot_requests) do
     size_class(serving, limits, slot_request.class)

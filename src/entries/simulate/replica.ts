@@ -272,7 +272,7 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
       let wanted = 0;
       for (const each of reply.granted) granted += slotCountOf(each);
       for (const each of slotRequests) wanted += each.wanted;
-      slotRequestCount.granted(granted, wanted);
+      slotRequestCount.granted(granted, wanted, 0);
     }
     let ownLease = lease;
     const deferred = new Set<Group>();

@@ -69,16 +69,22 @@ const KEPT_OF_TURN = 0.9;
 export interface SlotRequestCount {
   readonly most: number;
   /**
-   * Call this with the number of slots that a reply contained, and the number of calls that its
-   * request wanted slots for.
+   * Call this with the number of slots that a reply contained, the number of calls that its request
+   * wanted slots for, and how late the reply arrived, in ms.
    */
-  granted(granted: number, wanted: number): void;
+  granted(granted: number, wanted: number, lateMs: number): void;
 }
+
+/** A reply that is later than this, in ms, had too many slot requests, because its slots may be too late to use. */
+const LATE_REPLY_MS = 4;
+/** Only after a reply that is no later than this, in ms, the next request may have more slot requests. */
+const PROMPT_REPLY_MS = 2;
 
 /**
  * Adapts the number of slot requests to the number of slots that a turn usually brings, plus a few.
  * More slot requests would only cost time in Redis. If Redis grants all slots of a full request,
- * the next request doubles the number.
+ * the next request doubles the number. If that reply was late, the next request halves it, because
+ * a slot that is due at once would otherwise be too late, and would have to be drawn again.
  */
 export function createSlotRequestCount(): SlotRequestCount {
   let most = FIRST_SLOT_REQUESTS;
@@ -90,11 +96,13 @@ export function createSlotRequestCount(): SlotRequestCount {
     get most() {
       return most;
     },
-    granted(granted, wanted) {
+    granted(granted, wanted, lateMs) {
       ofTurn += granted;
       ofRecentTurns = Math.max(ofRecentTurns, ofTurn);
       if (granted === wanted) {
-        if (wanted >= most) most = Math.min(MOST_SLOT_REQUESTS, most * 2);
+        if (lateMs > LATE_REPLY_MS) most = Math.max(FIRST_SLOT_REQUESTS, Math.floor(most / 2));
+        else if (wanted >= most && lateMs <= PROMPT_REPLY_MS)
+          most = Math.min(MOST_SLOT_REQUESTS, most * 2);
         return;
       }
       if (ofTurn > 0) {

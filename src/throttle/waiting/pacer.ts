@@ -263,12 +263,6 @@ export function createPacer(options: PacerOptions): Pacer {
     earliestStarts.learn(reply, asked, { epoch, ...received });
     if (reply.turnTags !== undefined) schedule.learnTurns(reply.turnTags, groups);
     rejection.check(groups);
-    const isMany = asked.slotRequests.length > 1;
-    if (isMany)
-      slotRequestCount.granted(
-        sumOf(reply.granted, slotCountOf),
-        sumOf(asked.slotRequests, wantedOf),
-      );
     let nextLease = lease;
     const deferred = new Set<Group>();
     for (const [index, granted] of reply.granted.entries()) {
@@ -292,6 +286,12 @@ export function createPacer(options: PacerOptions): Pacer {
       const roomInMs = group.notBeforeMs - received.arrivedMs;
       if (roomInMs > 0) dispatcher.sendBackImpatient(group, roomInMs);
     }
+    if (asked.slotRequests.length === 1) return;
+    slotRequestCount.granted(
+      sumOf(reply.granted, slotCountOf),
+      sumOf(asked.slotRequests, wantedOf),
+      performance.now() - received.offsetMs - nowUs / 1_000,
+    );
   }
 
   /** Returns the first call that waits for its turn and not for its key. */

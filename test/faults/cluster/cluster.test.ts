@@ -13,7 +13,8 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-const openOn = (prefix: string): Sluice => openSluice({ redis: cluster.open(), prefix });
+const openOn = (prefix: string): Sluice =>
+  openSluice({ redis: cluster.open(), prefix, storeTimeoutMs: 30_000 });
 
 /** How many keys of this form each primary has. */
 function counts(pattern: string): Promise<number[]> {

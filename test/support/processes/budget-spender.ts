@@ -5,7 +5,7 @@
 import { budget, BudgetSpentError, createSluice } from "sluice";
 
 const [redis = "", prefix = "", mode = "", cost = "0"] = process.argv.slice(2);
-const sluice = createSluice({ redis, prefix });
+const sluice = createSluice({ redis, prefix, storeTimeoutMs: 30_000 });
 const limit = budget({ unit: "usd", amount: 5, per: "year", reserveMs: 2_000 });
 const bucket = sluice.bucket("llm", { limits: [limit] });
 const usd = Number(cost);

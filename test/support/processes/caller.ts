@@ -11,7 +11,8 @@ export interface CallerConfig {
 }
 
 const config = JSON.parse(process.argv[2] ?? "{}") as CallerConfig;
-const sluice = createSluice({ redis: config.redis, prefix: config.prefix });
+const { redis, prefix } = config;
+const sluice = createSluice({ redis, prefix, storeTimeoutMs: 30_000 });
 const bucket = sluice.bucket("downstream", config.bucket);
 
 const call = bucket.throttled(async () => {

@@ -5,7 +5,7 @@ import type { FairCallerSettings, FairOrder } from "../draws/fair-callers.ts";
 
 const settings = JSON.parse(process.argv[2]!) as FairCallerSettings;
 const { redis, prefix, url, policy, door } = settings;
-const sluice = createSluice({ redis, prefix });
+const sluice = createSluice({ redis, prefix, storeTimeoutMs: 30_000 });
 const bucket = sluice.bucket("downstream", policy);
 const queue = sluice.queue<FairOrder>("jobs", { bucket });
 const forward = { up: { to: url, bucket: "downstream", key: { header: "x-key" } } } as const;

@@ -2,7 +2,7 @@
 import { concurrency, createSluice } from "sluice";
 
 const [redis = "", prefix = "", url = "", calls = "0"] = process.argv.slice(2);
-const sluice = createSluice({ redis, prefix });
+const sluice = createSluice({ redis, prefix, storeTimeoutMs: 30_000 });
 const bucket = sluice.bucket("downstream", { limits: [concurrency(10, { leaseMs: 1_000 })] });
 
 const call = bucket.throttled(async () => {

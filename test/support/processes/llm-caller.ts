@@ -104,7 +104,8 @@ const corpus = readFileSync(join(process.cwd(), "docs/reference/faults.md"), "ut
 
 const nextCall = sizedCalls(corpus, config);
 
-const sluice = createSluice({ redis: config.redis, prefix: config.prefix });
+const { redis, prefix } = config;
+const sluice = createSluice({ redis, prefix, storeTimeoutMs: 30_000 });
 const estimates = watchEstimates(PRESETS[config.provider](config.limits));
 const bucket = sluice.bucket("model", estimates.options);
 const call = CLIENTS[config.provider]!(config.url, bucket.fetch);

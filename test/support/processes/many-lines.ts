@@ -3,7 +3,7 @@ import { createSluice } from "sluice";
 
 const [redis = "", prefix = "", rate = "", lines = "0"] = process.argv.slice(2);
 const sluices = Array.from({ length: Number(lines) }, () =>
-  createSluice({ redis, prefix, storeTimeoutMs: 30_000 }),
+  createSluice({ redis, prefix, storeTimeoutMs: 120_000 }),
 );
 
 process.send?.("ready");

@@ -2,7 +2,7 @@
 import { concurrency, createSluice, leakyBucket, slidingLog } from "sluice";
 
 const [redis = "", prefix = "", url = "", calls = "0", first = "0"] = process.argv.slice(2);
-const sluice = createSluice({ redis, prefix });
+const sluice = createSluice({ redis, prefix, storeTimeoutMs: 30_000 });
 const bucket = sluice.bucket("mixed", {
   limits: [
     leakyBucket("150/s"),

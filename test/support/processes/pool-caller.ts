@@ -11,7 +11,7 @@ export interface PoolCallerConfig {
 
 const config = JSON.parse(process.argv[2] ?? "{}") as PoolCallerConfig;
 const { redis, prefix, members } = config;
-const sluice = createSluice({ redis, prefix });
+const sluice = createSluice({ redis, prefix, storeTimeoutMs: 30_000 });
 const pool = sluice.pool("accounts", { members });
 let failed = 0;
 

@@ -2,7 +2,7 @@
 import { createSluice } from "sluice";
 
 const [redis = "", prefix = "", rate = "", url = "", calls = "0"] = process.argv.slice(2);
-const sluice = createSluice({ redis, prefix });
+const sluice = createSluice({ redis, prefix, storeTimeoutMs: 30_000 });
 const bucket = sluice.bucket("downstream", { rate });
 
 async function call(): Promise<void> {

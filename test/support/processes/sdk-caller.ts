@@ -67,7 +67,8 @@ const octokit: ConnectSdk = (url, fetch) => {
 const SDKS = { openai, stripe, octokit };
 
 const config = JSON.parse(process.argv[2] ?? "{}") as SdkCallerConfig;
-const sluice = createSluice({ redis: config.redis, prefix: config.prefix });
+const { redis, prefix } = config;
+const sluice = createSluice({ redis, prefix, storeTimeoutMs: 30_000 });
 const bucket = sluice.bucket("api", { rate: config.rate });
 const call = SDKS[config.sdk](config.url, bucket.fetch);
 

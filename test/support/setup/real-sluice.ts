@@ -9,6 +9,9 @@ export interface RealSluices {
   open(options?: SluiceOptions): Sluice;
 }
 
+/** Redis runs, but on a busy machine it may answer later than the default allows. */
+const storeTimeoutMs = 30_000;
+
 /** Sluices on a real Redis, with a prefix of its own for each test. */
 export function realSluices(): RealSluices {
   let prefix = `t${randomUUID()}`;
@@ -21,7 +24,12 @@ export function realSluices(): RealSluices {
   return {
     prefix: () => prefix,
     open(options) {
-      const sluice = createSluice({ redis: inject("redisUrl"), prefix, ...options });
+      const sluice = createSluice({
+        redis: inject("redisUrl"),
+        prefix,
+        storeTimeoutMs,
+        ...options,
+      });
       opened.push(sluice);
       return sluice;
     },

@@ -12,6 +12,7 @@ import {
 import type { Limit } from "../../core/limits/rule.ts";
 import type { Sluice } from "../../sluice/create-sluice.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
+import type { Cost } from "../../throttle/costs.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { Settings } from "./options.ts";
 
@@ -30,8 +31,10 @@ export class Limits {
   #extra = 0;
   /** The first value of a reservoir that does not refill by itself. */
   #amount: number | undefined;
-  /** The leases of a heavy job that still waits for others. */
+  /** The number of leases of a heavy job that still waits for others. */
   #gathered = 0;
+  /** The latest request for such a lease. It settles when `#gathered` includes that lease. */
+  #gathering: Promise<unknown> = Promise.resolve();
   #declared = new Map<string, readonly Limit[]>();
 
   constructor(sluice: Sluice, id: string, settings: Settings) {
@@ -49,7 +52,10 @@ export class Limits {
     const jobs = this.#jobs();
     if (jobs === undefined || weight === 0) return [];
     const held: Slot[] = [];
-    for (const cost of this.#costs(weight)) {
+    const costs = this.#costs(weight);
+    // Leases that are given back right away would count as running jobs for a moment.
+    if (costs.length > 1 && (await jobs.peek()).limits[0]!.remaining < weight) return undefined;
+    for (const cost of costs) {
       const { slot } = await jobs.tryDraw({ cost });
       if (slot === undefined) {
         await this.giveBackUnused(held);
@@ -72,18 +78,50 @@ export class Limits {
     const turn = isHeavy ? await this.#heavy().draw({ signal }) : undefined;
     try {
       for (const cost of costs) {
-        held.push(await jobs.draw({ cost, signal }));
-        this.#gathered = held.length;
+        if (!isHeavy || !(await this.#gatherFree(jobs, { cost, held }))) {
+          held.push(await jobs.draw({ cost, signal }));
+        }
+        if (isHeavy) this.#gathered = held.length;
+        signal.throwIfAborted();
       }
     } catch (error) {
       await this.giveBackUnused(held);
       throw error;
     } finally {
-      this.#gathered = 0;
+      if (isHeavy) this.#gathered = 0;
       turn?.release();
     }
     this.#useExtra(weight);
     return held;
+  }
+
+  /**
+   * Adds a lease to `held` if one is free now. `draw()` alone would not tell whether its request is on its way or waits,
+   * so a reader could see a lease in Redis that `#gathered` does not have yet.
+   */
+  #gatherFree(
+    jobs: Bucket,
+    { cost, held }: { readonly cost: Cost | undefined; readonly held: Slot[] },
+  ): Promise<boolean> {
+    const trying = jobs.tryDraw({ cost }).then(({ slot }) => {
+      if (slot === undefined) return false;
+      held.push(slot);
+      this.#gathered = held.length;
+      return true;
+    });
+    this.#gathering = trying.catch(() => undefined);
+    return trying;
+  }
+
+  /** Reads the limits of jobs, and how many of their leases a heavy job has gathered at that moment. */
+  async #readJobs(jobs: Bucket) {
+    for (;;) {
+      await this.#gathering;
+      const gathered = this.#gathered;
+      const { limits } = await jobs.peek();
+      await this.#gathering;
+      if (this.#gathered === gathered) return { limits, gathered };
+    }
   }
 
   /** Gives back what no job has used, also to the reservoir. */
@@ -103,9 +141,9 @@ export class Limits {
     const jobs = weight === 0 ? undefined : this.#jobs();
     const pace = this.#pace();
     if ((pace?.waiting ?? 0) > 0) return false;
-    const [jobsState, paceState] = await Promise.all([jobs?.peek(), pace?.peek()]);
+    const [jobsState, paceState] = await Promise.all([jobs && this.#readJobs(jobs), pace?.peek()]);
     const fits = (jobsState?.limits ?? []).every(({ unit, remaining }) => {
-      return weight <= remaining + (unit === UNIT ? this.#extra : this.#gathered);
+      return weight <= remaining + (unit === UNIT ? this.#extra : jobsState!.gathered);
     });
     return fits && (paceState?.limits ?? []).every(({ remaining }) => remaining >= 1);
   }
@@ -113,8 +151,8 @@ export class Limits {
   /** The total weight of all running jobs over all processes. Undefined without `maxConcurrent`. */
   async running(): Promise<number | undefined> {
     if (this.#settings.maxConcurrent === null) return undefined;
-    const state = await this.#jobs()!.peek();
-    return state.limits[0]!.level - this.#gathered;
+    const { limits, gathered } = await this.#readJobs(this.#jobs()!);
+    return limits[0]!.level - gathered;
   }
 
   async reservoir(): Promise<number | null> {

@@ -15,6 +15,7 @@ import { Histogram, type WaitSummary } from "./histogram.ts";
 import { readSimulation, type SimulateOptions, type SimulatedOutcome } from "./options.ts";
 import { createRandom } from "./random.ts";
 import { BUCKET, createReplica, ORIGIN_MS, type SimulatedCall } from "./replica.ts";
+import { createSpacing } from "./spacing.ts";
 
 /** What a simulation found. */
 export interface Simulation {
@@ -79,6 +80,7 @@ export function simulate(options: SimulateOptions): Simulation {
   const byRank = PRIORITIES.map(() => new Histogram());
   const byKey = new Map<string, Histogram>();
   const bindings = new Map<string, number>();
+  const spacing = createSpacing(policy.limits);
   const used = policy.limits.map(() => 0);
   const seconds = new Map<number, number>();
   const outcome: { -readonly [Field in keyof SimulatedOutcome]: SimulatedOutcome[Field] } = {
@@ -115,6 +117,7 @@ export function simulate(options: SimulateOptions): Simulation {
     if (key !== undefined) histogramOf(key).add(waitedMs);
     const binding = waitedMs > roundTripMs + LEAST_DELAY_MS ? bindingOf(group) : undefined;
     if (binding !== undefined) bindings.set(binding, (bindings.get(binding) ?? 0) + 1);
+    spacing.add(group, atMs);
     const latencyMs = downstream.latencyMs();
     for (const [index, limit] of policy.limits.entries()) {
       used[index]! += isLeased(limit) ? latencyMs : group.callTerms.costs[index]!;
@@ -164,6 +167,18 @@ export function simulate(options: SimulateOptions): Simulation {
     for (const scope of scopesOfRejection(policy, key, { scope: undefined })) {
       buckets.steer({ bucket: BUCKET, terms: termsOf(policy, 0), scope, change });
     }
+  }
+
+  /** Names what delays the calls of a group, according to the latest reply. */
+  function bindingOf(group: Group): string | undefined {
+    const { bindsAt, callTerms } = group;
+    if (bindsAt < 0) {
+      const { cause } = causeOf(bindsAt);
+      return cause === COOLING ? "cooldown" : cause === PAUSED ? "pause" : "reduced rate";
+    }
+    const index = bindsAt > 0 ? bindsAt - 1 : spacing.latestOf(group);
+    const limit = callTerms.limits[index];
+    return limit && formatLimit(limit) + callTerms.whose[index]!.suffix;
   }
 
   function histogramOf(key: string): Histogram {
@@ -242,27 +257,4 @@ export function simulate(options: SimulateOptions): Simulation {
 function allOf(limit: Parameters<typeof formatLimit>[0], endMs: number): number {
   const { count, periodUs } = limit;
   return isLeased(limit) ? count * endMs : (count * endMs * 1_000) / periodUs;
-}
-
-/** Names what delays the calls of a group, according to the latest reply. */
-function bindingOf({ bindsAt, callTerms }: Group): string | undefined {
-  const { limits, costs, whose } = callTerms;
-  if (bindsAt < 0) {
-    const { cause } = causeOf(bindsAt);
-    return cause === COOLING ? "cooldown" : cause === PAUSED ? "pause" : "reduced rate";
-  }
-  // No limit is named if all calls got slots within the horizon. The slowest limit has spaced them then.
-  const index = bindsAt > 0 ? bindsAt - 1 : slowestOf(limits, costs);
-  const limit = limits[index];
-  return limit && formatLimit(limit) + whose[index]!.suffix;
-}
-
-function slowestOf(limits: Group["callTerms"]["limits"], costs: readonly number[]): number {
-  let slowest = 0;
-  let longestUs = -1;
-  for (const [index, limit] of limits.entries()) {
-    const stepUs = isLeased(limit) ? 0 : (costs[index]! * limit.periodUs) / limit.count;
-    if (stepUs > longestUs) [slowest, longestUs] = [index, stepUs];
-  }
-  return slowest;
 }

@@ -98,9 +98,9 @@ describe("an overview of several buckets", () => {
       return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
     }
 
-    // Beside three times a hundred buckets, two ask for the time.
-    expect(await countOf(true)).toBe(5);
-    expect(await countOf(false)).toBe(names.length + 5);
+    // Three read a hundred buckets each, and one reads the time for replicas, workers and outboxes.
+    expect(await countOf(true)).toBe(4);
+    expect(await countOf(false)).toBe(names.length + 4);
   });
 
   it("omits a bucket whose code no process has any more", async () => {

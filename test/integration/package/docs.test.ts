@@ -1,9 +1,11 @@
 import { readFile, readdir } from "node:fs/promises";
 import { Redis } from "ioredis";
-import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { listenInMemory } from "../../../src/stores/memory/redis/server/listener.ts";
 import { STATUS_OF_CODE } from "../../../src/server/problem.ts";
 import { startOwnRedis } from "../../support/redis/for-one-test.ts";
+import { startRedis } from "../../support/redis/local-redis.ts";
+import type { LocalRedis } from "../../support/redis/private-redis.ts";
 import { postgresForFile } from "../../support/postgres/local-postgres.ts";
 import { docBlocks, runDocBlock } from "../../support/docs/doc-blocks.ts";
 
@@ -19,9 +21,17 @@ const blocks = (await Promise.all(pages.map(docBlocks))).flat();
 const postgres = postgresForFile();
 
 describe("the documentation", () => {
+  // Blocks use the default prefix, so rules of other tests with that prefix would be in force for them.
+  let shared: LocalRedis;
+
+  beforeAll(async () => {
+    shared = await startRedis({ fresh: true });
+  });
+  afterAll(() => shared.stop());
+
   it.each(blocks)("prints what its code blocks promise: $name", async (block) => {
     const run = await runDocBlock(block, {
-      redisUrl: inject("redisUrl"),
+      redisUrl: shared.url,
       databaseUrl: postgres.url,
       builtRoot: inject("builtRoot"),
     });

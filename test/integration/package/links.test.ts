@@ -14,13 +14,25 @@ const pages = [...shipped].filter((path) => path.endsWith(".md"));
 /** Pages that exist on the site only. Its build fails if a link to one of them is dead. */
 const GENERATED = /^docs\/reference\/(?:api\/|(?:http|rules-file|changelog)\.md)/;
 
-/** The ids of a page's headings, as hosts of repositories make them. */
+/** The ids of a page's headings that hosts of repositories and the site both make. */
 function idsOf(text: string): ReadonlySet<string> {
-  const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading]) => heading!);
-  const plain = headings.map((heading) =>
-    heading.toLowerCase().replaceAll(/[^\p{L}\p{N} _-]/gu, ""),
+  const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading]) =>
+    heading!.replaceAll("`", "").toLowerCase(),
   );
-  return new Set(plain.map((heading) => heading.trim().replaceAll(" ", "-")));
+  const onSite = new Set(headings.map(siteIdOf));
+  return new Set(headings.map(hostIdOf).filter((id) => onSite.has(id)));
+}
+
+/** Hosts of repositories remove punctuation. */
+function hostIdOf(heading: string): string {
+  const plain = heading.replaceAll(/[^\p{L}\p{N} _-]/gu, "");
+  return plain.trim().replaceAll(" ", "-");
+}
+
+/** The site replaces punctuation with hyphens. */
+function siteIdOf(heading: string): string {
+  const hyphenated = heading.replaceAll(/[\s\p{P}\p{S}]+/gu, "-");
+  return hyphenated.replaceAll(/^-+|-+$/g, "").replace(/^(?=\d)/, "_");
 }
 
 /** The targets of all links of a page, without those in its code. */
@@ -38,7 +50,7 @@ async function problemOf(page: string, link: string): Promise<string | undefined
   const isFolder = target.endsWith("/") && [...shipped].some((each) => each.startsWith(target));
   if (!shipped.has(target) && !isFolder) return `${page}: ${link} is not in the package`;
   if (id === undefined || idsOf(await readFile(target, "utf8")).has(id)) return undefined;
-  return `${page}: ${link} has no such heading`;
+  return `${page}: ${link} has no such heading, or not with this id on the site`;
 }
 
 /** The tests that a page names, by path: a file with or without `.test.ts`, a folder, or a start and `*`. */

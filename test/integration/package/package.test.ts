@@ -139,6 +139,49 @@ describe("a service that installs the package", () => {
     expect(stdout).toContain("Usage: sluice [options] [command]");
   });
 
+  it("gets from each entry what its source exports, also the default export", async () => {
+    const peers = ["@nestjs/common", "@nestjs/core", "@opentelemetry/api"];
+    for (const name of peers) await consumer.link(name);
+    const entries = Object.entries(packageJson.exports);
+    const specifiers = entries.map(([entry]) => entry.replace(/^\./, "sluice"));
+    const code = `
+      for (const specifier of ${JSON.stringify(specifiers)})
+        console.log(JSON.stringify(Object.keys(await import(specifier)).sort()));`;
+    const args = ["--input-type=module", "--eval", code];
+
+    const { stdout } = await run(process.execPath, args, { cwd: consumer.folder });
+
+    const sources = await Promise.all(
+      entries.map(([, { "@sluice/source": source }]) => import(join(ROOT, source))),
+    );
+    const exported = stdout.trim().split("\n");
+    expect(exported.map((names) => JSON.parse(names) as string[])).toEqual(
+      sources.map((source: object) => Object.keys(source).sort()),
+    );
+  });
+
+  it.each([
+    ["ES modules", "--input-type=module", 'import Bottleneck from "sluice/bottleneck";'],
+    [
+      "CommonJS",
+      "--input-type=commonjs",
+      'const { default: Bottleneck } = require("sluice/bottleneck");',
+    ],
+  ])("gets the drop-in for Bottleneck as the guide loads it, in %s", async (_what, type, load) => {
+    const code = `${load}
+      const limiter = new Bottleneck({ maxConcurrent: 1 });
+      limiter.schedule(async () => "first").then(async (value) => {
+        console.log(value, new Bottleneck.Group() instanceof Bottleneck.Group);
+        await limiter.disconnect();
+      });`;
+
+    const { stdout, stderr } = await run(process.execPath, [type, "--eval", code], {
+      cwd: consumer.folder,
+    });
+
+    expect({ stdout, stderr }).toEqual({ stdout: "first true\n", stderr: "" });
+  });
+
   it("keeps metrics in a register of its own prom-client", async () => {
     await consumer.link("prom-client");
     const code = `

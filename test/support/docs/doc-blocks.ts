@@ -57,6 +57,8 @@ export async function runDocBlock(
   await writeFile(file, built.code);
   const env = {
     ...process.env,
+    // Another run may write a file of the same name.
+    TMPDIR: folder,
     REDIS_URL: redisUrl,
     DATABASE_URL: databaseUrl,
     SLUICE_WEBHOOK_KEYS: KEYS,

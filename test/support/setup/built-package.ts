@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cp, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -41,7 +41,12 @@ export async function buildPackage(): Promise<BuiltPackage> {
   // In the package each of these is one file.
   for (const { default: file, "@sluice/source": source } of Object.values(packageJson.exports)) {
     const specifier = `./${relative("src", source).replace(/\.ts$/, ".js")}`;
-    await writeFile(join(root, file), `export * from ${JSON.stringify(specifier)};\n`);
+    const from = JSON.stringify(specifier);
+    // `export *` leaves the default export out.
+    const exported = await readFile(join(root, "src", specifier), "utf8");
+    const exportsDefault = /\bas default\b|^export default\b/m.test(exported);
+    const text = `export * from ${from};\n${exportsDefault ? `export { default } from ${from};\n` : ""}`;
+    await writeFile(join(root, file), text);
   }
   return { root, remove: () => rm(root, { recursive: true, force: true }) };
 }

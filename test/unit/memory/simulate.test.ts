@@ -69,6 +69,21 @@ describe("simulate()", () => {
     expect(found.limits[1]!.used).toBeGreaterThan(0.9);
   });
 
+  it.each([
+    ["the limit that all keys share, if each key is far below its own", 20, "100/s"],
+    ["the limit of a key, if one key makes all calls", 1, "20/s"],
+  ])("names %s", (_what, keys, limit) => {
+    const found = simulate({
+      policy: { rate: "100/s", perKey: { rate: "20/s" } },
+      arrivals: { ratePerSecond: 120, durationMs: 4_000, keys },
+      replicas: 4,
+    });
+
+    const [most] = found.bindings;
+    expect(most!.binding).toBe(limit);
+    expect(most!.calls).toBeGreaterThan(0.9 * found.calls);
+  });
+
   it("cools the bucket down when the API refuses calls", () => {
     const options = { policy: { rate: "100/s" }, arrivals: LOAD, replicas: 2 };
     const downstream = { limit: "50/s", latencyMs: 10 };

@@ -56,7 +56,17 @@ export function createRedisInsight(
   const send = <T>(run: () => Promise<T>): Promise<T> => requests.send(FLEET, run);
   const sendOnce = <T>(run: () => Promise<T>): Promise<T> => requests.sendOnce(FLEET, run);
 
-  async function nowMs(): Promise<number> {
+  let askedMs: Promise<number> | undefined;
+
+  /** Returns the time of Redis. The reads of one overview share one request. */
+  function nowMs(): Promise<number> {
+    askedMs ??= readClock().finally(() => {
+      askedMs = undefined;
+    });
+    return askedMs;
+  }
+
+  async function readClock(): Promise<number> {
     return Math.floor((await runScript(redis, jobScripts.clock, { prefix, queue: FLEET })) / 1_000);
   }
 

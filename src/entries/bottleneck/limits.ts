@@ -96,8 +96,8 @@ export class Limits {
   }
 
   /**
-   * Adds a lease to `held` if one is free now. `draw()` alone would not tell whether its request is on its way or waits,
-   * so a reader could see a lease in Redis that `#gathered` does not have yet.
+   * Adds a lease to `held` if one is free now. `draw()` alone does not show whether its request is in flight or waits, so
+   * a reader could see a lease in Redis that `#gathered` does not include yet.
    */
   #gatherFree(
     jobs: Bucket,

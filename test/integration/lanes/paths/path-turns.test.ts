@@ -131,7 +131,8 @@ describe("endpoints whose jobs wait in one worker process", () => {
     }
 
     console.log(`they started behind ${behind.join(", ")} others`);
-    // Those that wait here are a dozen; an enqueued job takes a moment to get here.
-    expect(behind.toSorted((a, b) => a - b)[2]).toBeLessThanOrEqual(5);
+    // Four hundred of the older endpoint are pending. The newer one waits for slots that were booked before it: those of
+    // one horizon, which are 5, and one call of the older key. Another starts while the job gets to the worker.
+    expect(behind.toSorted((a, b) => a - b)[2]).toBeLessThanOrEqual(7);
   });
 });

@@ -12,7 +12,13 @@ const CONSUMER = fileURLToPath(new URL("./consumer", import.meta.url));
 const NPM_INSTALL = ["install", "--no-package-lock", "--prefer-offline", "--loglevel", "error"];
 
 /** Long searches through the arithmetic of draws, which is the same on every version of Node. */
-const ARITHMETIC = ["test/conformance/mixes/**", "test/conformance/draw/random-histories.test.ts"];
+const ARITHMETIC = [
+  "test/conformance/mixes/**",
+  "test/conformance/fair/**",
+  "test/conformance/pools/**",
+  "test/conformance/draw/random-histories.test.ts",
+  "test/unit/throttle/waiting/keys/keys-of-replicas.test.ts",
+];
 /** The newest version with long-term support. */
 const LTS = "24";
 

@@ -84,7 +84,10 @@ async function infoOf(name: LimiterName): Promise<LimiterInfo> {
   return { name, title, version: peer === undefined ? readVersion() : versionOfPeer(peer) };
 }
 
-/** Runs all scenarios with one limiter: the long ones, which make few calls, beside the others. */
+/**
+ * Runs all scenarios with one limiter. The long ones make few calls, so they run side by side. They start after the
+ * others, because starting replicas takes CPU time, and would make the calls of a running scenario late.
+ */
 async function runAll(
   { name, title }: LimiterInfo,
   options: ConformOptions & { readonly redisUrl: string },
@@ -92,22 +95,22 @@ async function runAll(
   const { scenarios, onProgress } = options;
   const run = async (scenario: Scenario): Promise<Outcome> => {
     onProgress(`${title}: ${scenario.title}`);
-    return runOne(scenario, {
-      ...options,
-      limiter: name,
-      prefix: `${options.prefix}-${scenario.name}`,
-    });
+    const prefix = `${options.prefix}-${scenario.name}`;
+    try {
+      return await runOne(scenario, { ...options, limiter: name, prefix });
+    } catch (error) {
+      // A peer that cannot start must not end the run of the others.
+      if (name === "sluice" || options.signal.aborted) throw error;
+      return notRun({ limiter: name, scenario: scenario.name }, `${title}: ${reasonOf(error)}`);
+    }
   };
-  const long = scenarios.filter(({ isLong }) => isLong === true).map(run);
-  const inOrder = (async () => {
-    const done: Outcome[] = [];
-    for (const scenario of scenarios) if (scenario.isLong !== true) done.push(await run(scenario));
-    return done;
-  })();
-  const results = await Promise.allSettled([inOrder, ...long]);
-  const failed = results.find((result) => result.status === "rejected");
-  if (failed !== undefined) throw failed.reason;
-  const all = results.flatMap((result) => (result as PromiseFulfilledResult<Outcome>).value);
+  const all: Outcome[] = [];
+  for (const scenario of scenarios) if (scenario.isLong !== true) all.push(await run(scenario));
+  const long = await Promise.allSettled(scenarios.filter(({ isLong }) => isLong === true).map(run));
+  for (const result of long) {
+    if (result.status === "rejected") throw result.reason;
+    all.push(result.value);
+  }
   return scenarios.map((scenario) => all.find((outcome) => outcome.scenario === scenario.name)!);
 }
 
@@ -115,16 +118,23 @@ async function runOne(
   scenario: Scenario,
   options: Omit<StageSetup, "privateRedis"> & Pick<ConformOptions, "binary">,
 ): Promise<Outcome> {
+  const names = { limiter: options.limiter, scenario: scenario.name };
+  const { missingFeature } = await loadLimiter(options.limiter);
+  const missing = missingFeature?.(scenario.plan(options.isQuick));
+  if (missing !== undefined) return { ...notRun(names, missing), result: "no such feature" };
   if (scenario.killsRedis !== true) {
     return runScenario(scenario, { ...options, privateRedis: undefined });
   }
   if (options.binary === undefined) {
     const reason = "it kills Redis, so it runs only without --redis and $REDIS_URL";
-    const { limiter } = options;
-    return { limiter, scenario: scenario.name, result: "not run", reason, figures: [] };
+    return notRun(names, reason);
   }
   await using server = await startPrivateRedis(options.binary);
   return await runScenario(scenario, { ...options, redisUrl: server.url, privateRedis: server });
+}
+
+function notRun(names: Pick<Outcome, "limiter" | "scenario">, reason: string): Outcome {
+  return { ...names, result: "not run", reason, figures: [] };
 }
 
 /**
@@ -150,7 +160,8 @@ async function readServer(url: string): Promise<string> {
       : `Valkey ${valkey}`;
   } catch (error) {
     const cause = lastError ?? error;
-    throw new StoreUnavailableError(`Redis does not answer: ${reasonOf(cause)}`, { cause });
+    const message = `Redis at ${new URL(url).host} does not answer: ${reasonOf(cause)}`;
+    throw new StoreUnavailableError(message, { cause });
   } finally {
     redis.disconnect();
   }

@@ -16,10 +16,13 @@ export async function startFleet(size: number, setup: Omit<ReplicaSetup, "index"
   const children = Array.from({ length: size }, startReplica);
   const fleet: Fleet = {
     size,
-    send: (replica, message) => void children[replica]!.send(message),
-    kill: (replica) => end(children[replica]!),
+    send(replica, message) {
+      // A replica that has ended makes no calls, and the log of the downstream shows that.
+      if (children[replica]!.connected) children[replica]!.send(message);
+    },
+    kill: (replica) => kill(children[replica]!),
     async [Symbol.asyncDispose]() {
-      await Promise.all(children.map(end));
+      await Promise.all(children.map(kill));
     },
   };
   try {
@@ -46,22 +49,33 @@ function startReplica(): ChildProcess {
   });
 }
 
-async function end(child: ChildProcess): Promise<void> {
+async function kill(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exited = once(child, "exit");
   child.kill("SIGKILL");
   await exited;
 }
 
+/** Long enough for a busy machine. A limiter that takes longer would wait forever. */
+const START_LIMIT_MS = 120_000;
+
 function replyOf(child: ChildProcess, is: "ready" | "open"): Promise<void> {
   return new Promise((resolve, reject) => {
-    const onExit = (): void => reject(new Error(`A replica ended before it was ${is}.`));
-    child.once("exit", onExit);
-    child.once("message", (message) => {
-      child.off("exit", onExit);
+    const limit = setTimeout(() => {
+      end(new Error(`A replica was not ${is} within ${START_LIMIT_MS / 1_000} s.`));
+    }, START_LIMIT_MS);
+    const onExit = (): void => end(new Error(`A replica ended before it was ${is}.`));
+    const onMessage = (message: unknown): void => {
       const reply = message as FromReplica;
-      if (reply.is === "failed") reject(new Error(`A replica could not start: ${reply.reason}`));
-      else resolve();
-    });
+      if (reply.is !== "failed") return end();
+      end(new Error(`A replica could not start: ${reply.reason}`));
+    };
+    function end(error?: Error): void {
+      clearTimeout(limit);
+      child.off("exit", onExit).off("message", onMessage);
+      if (error === undefined) resolve();
+      else reject(error);
+    }
+    child.once("exit", onExit).once("message", onMessage);
   });
 }

@@ -23,7 +23,7 @@ export function formatHtml(report: Report): string {
   const heads = ["Scenario", "Figure", "Promise", ...report.limiters.map(({ title }) => title)];
   const body = rows.map(({ title, figure, promise, cells }) => {
     const values = cells.map(
-      ({ text, state }) => `<td class="${state.replace(" ", "-")}">${escape(text)}</td>`,
+      ({ text, state }) => `<td class="${state.replaceAll(" ", "-")}">${escape(text)}</td>`,
     );
     return `<tr>${[title, figure, promise].map((text) => `<td>${escape(text)}</td>`).join("")}${values.join("")}</tr>`;
   });

@@ -1,6 +1,6 @@
 import { table } from "../io.ts";
 import type { LimiterInfo, Report } from "./conform.ts";
-import { formatBound, formatValue, isKept, type Figure } from "./figure.ts";
+import { formatBound, formatValue, isKept } from "./figure.ts";
 import type { LimiterName } from "./limiters/limiters.ts";
 import type { Outcome } from "./stage.ts";
 
@@ -28,61 +28,65 @@ export function outcomeOf(
 export function rowsOf(report: Report): readonly ReportRow[] {
   return report.scenarios.flatMap(({ name, title }) => {
     const outcomes = report.limiters.map((limiter) => outcomeOf(report, name, limiter.name)!);
-    const figures = outcomes.find(({ result }) => result !== "not run")?.figures ?? [];
+    const figures = outcomes.find(hasRun)?.figures ?? [];
     if (figures.length === 0) {
-      return [{ title, figure: "", promise: "", cells: outcomes.map(() => NOT_RUN) }];
+      const cells = outcomes.map((outcome) => cellOf(outcome, 0));
+      return [{ title, figure: "", promise: "", cells }];
     }
     return figures.map(({ figure, bound }, at) => ({
       title: at === 0 ? title : "",
       figure,
       promise: formatBound(bound),
-      cells: outcomes.map((outcome) => cellOf(outcome.figures[at])),
+      cells: outcomes.map((outcome) => cellOf(outcome, at)),
     }));
   });
 }
 
-const NOT_RUN: Cell = { text: "not run", state: "not run" };
+function hasRun({ result }: Outcome): boolean {
+  return result === "kept" || result === "missed";
+}
 
-function cellOf(figure: Figure | undefined): Cell {
-  if (figure === undefined) return NOT_RUN;
+function cellOf({ result, figures }: Outcome, at: number): Cell {
+  const figure = figures[at];
+  if (figure === undefined) return { text: result, state: result };
   return { text: formatValue(figure), state: isKept(figure) ? "kept" : "missed" };
 }
 
 /** Returns how many scenarios a limiter kept, of those that ran: `"7 of 8"`. */
 export function scoreOf(report: Report, { name }: LimiterInfo): string {
-  const ran = report.outcomes.filter((each) => each.limiter === name && each.result !== "not run");
+  const ran = report.outcomes.filter((each) => each.limiter === name && hasRun(each));
   return `${ran.filter(({ result }) => result === "kept").length} of ${ran.length}`;
 }
 
 /** Formats a report for a terminal. A missed promise has a mark. */
 export function formatReport(report: Report): string {
-  const { limiters } = report;
-  const heads = ["scenario", "figure", "promise", ...limiters.map(({ title }) => title)];
-  const rows = rowsOf(report).map(({ title, figure, promise, cells }) => [
-    title,
-    figure,
-    promise,
-    ...cells.map(({ text, state }) => (state === "missed" ? `${text} MISSED` : text)),
-  ]);
-  const kept = ["scenarios kept", "", "", ...limiters.map((limiter) => scoreOf(report, limiter))];
-  const lines = [describeRun(report), "", table(heads, [...rows, kept]), ...remarksOn(report)];
-  return lines.join("\n");
+  const [heads, ...rows] = linesOf(report, (text) => `${text} MISSED`);
+  return [describeRun(report), "", table(heads!, rows), ...remarksOn(report)].join("\n");
 }
 
 /** Formats a report as a Markdown table, for a page or an issue. */
 export function formatMarkdown(report: Report): string {
+  const [heads, ...rows] = linesOf(report, (text) => `**${text}**`);
+  const rule = heads!.map((_head, at) => (at < 3 ? "---" : "--:"));
+  const lines = [heads!, rule, ...rows].map((cells) => `| ${cells.join(" | ")} |`);
+  const remarks = remarksOn(report).map((remark) => (remark === "" ? "" : `- ${remark}`));
+  const about = `${describeRun(report)} Bold values miss the promise.`;
+  return [about, "", ...lines, ...remarks].join("\n");
+}
+
+/** Returns the cells of the table, with its head and the number of scenarios that each limiter kept. */
+function linesOf(report: Report, markMissed: (text: string) => string): readonly string[][] {
   const { limiters } = report;
-  const heads = ["scenario", "figure", "promise", ...limiters.map(({ title }) => title)];
-  const rows = rowsOf(report).map(({ title, figure, promise, cells }) => [
-    title,
-    figure,
-    promise,
-    ...cells.map(({ text, state }) => (state === "missed" ? `**${text}**` : text)),
-  ]);
-  const kept = ["scenarios kept", "", "", ...limiters.map((limiter) => scoreOf(report, limiter))];
-  const rule = heads.map((_head, at) => (at < 3 ? "---" : "--:"));
-  const lines = [heads, rule, ...rows, kept].map((cells) => `| ${cells.join(" | ")} |`);
-  return [`${describeRun(report)} Bold values miss the promise.`, "", ...lines].join("\n");
+  return [
+    ["scenario", "figure", "promise", ...limiters.map(({ title }) => title)],
+    ...rowsOf(report).map(({ title, figure, promise, cells }) => [
+      title,
+      figure,
+      promise,
+      ...cells.map(({ text, state }) => (state === "missed" ? markMissed(text) : text)),
+    ]),
+    ["scenarios kept", "", "", ...limiters.map((limiter) => scoreOf(report, limiter))],
+  ];
 }
 
 export function describeRun({ at, isQuick, node, redis, cores, limiters }: Report): string {
@@ -94,14 +98,18 @@ export function describeRun({ at, isQuick, node, redis, cores, limiters }: Repor
 /** A standstill of this length may turn even calls into a burst. */
 const LONG_STANDSTILL_MS = 30;
 
-function remarksOn({ outcomes, scenarios }: Report): readonly string[] {
-  const reasons = new Map(
-    outcomes.flatMap(({ scenario, reason }) => (reason === undefined ? [] : [[scenario, reason]])),
+function remarksOn({ outcomes, scenarios, limiters }: Report): readonly string[] {
+  const titleOf = (of: string): string => scenarios.find(({ name }) => name === of)!.title;
+  const notRun = new Set(
+    outcomes
+      .filter(({ result }) => result === "not run")
+      .map(({ scenario, reason }) => `Not run: ${titleOf(scenario)} (${reason}).`),
   );
-  const notRun = [...reasons].map(([scenario, reason]) => {
-    const { title } = scenarios.find(({ name }) => name === scenario)!;
-    return `Not run: ${title}, because ${reason}.`;
-  });
+  const missing = limiters.flatMap(({ name, title }) =>
+    outcomes
+      .filter(({ limiter, result }) => limiter === name && result === "no such feature")
+      .map(({ scenario, reason }) => `${title} has ${reason}: ${titleOf(scenario)}.`),
+  );
   const missed = outcomes.filter(
     ({ limiter, result }) => limiter === "sluice" && result === "missed",
   );
@@ -112,6 +120,6 @@ function remarksOn({ outcomes, scenarios }: Report): readonly string[] {
       : [
           `This machine stood still for up to ${longestMs} ms, which can make calls late. Run it again on a quieter machine.`,
         ];
-  const remarks = [...notRun, ...busy];
+  const remarks = [...notRun, ...missing, ...busy];
   return remarks.length === 0 ? [] : ["", ...remarks];
 }

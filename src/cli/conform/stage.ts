@@ -24,7 +24,10 @@ export interface Scenario {
   readonly published?: string;
   readonly replicas: number;
   readonly plan: (isQuick: boolean) => Plan;
-  /** True if the scenario lasts long and makes few calls. It then runs beside the others. Defaults to false. */
+  /**
+   * True if the scenario lasts about a minute and makes few calls. Such scenarios run side by side, after the others.
+   * Defaults to false.
+   */
   readonly isLong?: boolean;
   /** True if the scenario kills the server of Redis. Defaults to false. */
   readonly killsRedis?: boolean;
@@ -74,8 +77,9 @@ interface Period {
 export interface Outcome {
   readonly limiter: LimiterName;
   readonly scenario: string;
-  readonly result: "kept" | "missed" | "not run";
-  /** Why it did not run. */
+  /** "no such feature" if the limiter cannot declare the limits of the scenario. */
+  readonly result: "kept" | "missed" | "not run" | "no such feature";
+  /** Why it did not run, or which feature is missing. */
   readonly reason?: string;
   readonly figures: readonly Figure[];
   /** Calls in each part of the run, for a picture. */

@@ -41,7 +41,7 @@ Scenarios: ${SCENARIOS.map(({ name }) => name).join(", ")}.
 Each scenario starts processes that call a server on this machine. All keys in Redis begin with the
 prefix and "-conform", and are removed at the end. Without --redis and $REDIS_URL, the command
 starts a redis-server of its own, and also runs the scenario that kills Redis. A run takes about two
-minutes for each limiter. Exit code: 0 if Sluice kept all promises, 1 if it missed one.
+and a half minutes for each limiter. Exit code: 0 if Sluice kept all promises, 1 if it missed one.
 
 Example: sluice conform --quick
 Example: sluice conform --against bottleneck,bullmq --html report.html`,
@@ -49,7 +49,7 @@ Example: sluice conform --against bottleneck,bullmq --html report.html`,
     .action(async (flags: ConformFlags, command: Command) => {
       if (flags.replica === true) return serveReplica();
       const report = await run(flags, command, io);
-      await writePage(flags.html, report);
+      await writePage(flags.html, formatHtml(report));
       print(command, io, report, flags.markdown === true ? formatMarkdown : formatReport);
       const isMissed = report.outcomes.some(
         ({ limiter, result }) => limiter === "sluice" && result === "missed",
@@ -64,6 +64,8 @@ async function run(flags: ConformFlags, command: Command, io: Io): Promise<Repor
   const only = pick("--only", names, flags.only) ?? names;
   const { redis, prefix } = globalsOf(command, io);
   checkRedis(redis);
+  // Before the run, which takes minutes. Appending keeps the page of an earlier run.
+  await writePage(flags.html, "", "a");
   const binary = redis === undefined ? findRedisServer() : undefined;
   if (redis === undefined && binary === undefined) {
     const remedy = "give the URL of one, or install redis-server, so that the command can start it";
@@ -90,7 +92,7 @@ async function run(flags: ConformFlags, command: Command, io: Io): Promise<Repor
 
 /** @throws {@link InvalidOptionError} when the address is no URL of a Redis that several processes can reach. */
 function checkRedis(redis: string | undefined): void {
-  if (redis === undefined || /^rediss?:\/\//.test(redis)) return;
+  if (redis === undefined || (/^rediss?:\/\//.test(redis) && URL.canParse(redis))) return;
   const remedy =
     redis === "memory"
       ? "leave it out: the command then starts a redis-server of its own"
@@ -113,10 +115,14 @@ function pick<Name extends string>(
 }
 
 /** @throws {@link InvalidOptionError} when the file cannot be written. */
-async function writePage(file: string | undefined, report: Report): Promise<void> {
+async function writePage(
+  file: string | undefined,
+  page: string,
+  flag: "a" | "w" = "w",
+): Promise<void> {
   if (file === undefined) return;
   try {
-    await writeFile(file, formatHtml(report));
+    await writeFile(file, page, { flag });
   } catch (cause) {
     const remedy = `give a file that can be written (${reasonOf(cause)})`;
     throw new InvalidOptionError({ where: WHERE, option: "--html", value: file, remedy });

@@ -1,5 +1,5 @@
 import { Redis } from "ioredis";
-import { callerOf, type Limiter } from "./contract.ts";
+import { callerOf, lacksPool, type Limiter } from "./contract.ts";
 import { importPeer } from "./import-peer.ts";
 
 const PACKAGE = "bottleneck";
@@ -10,6 +10,7 @@ const PACKAGE = "bottleneck";
 export const bottleneck: Limiter = {
   title: "Bottleneck",
   package: PACKAGE,
+  missingFeature: lacksPool,
   async open(setup) {
     const { default: Bottleneck } = await importPeer<typeof import("bottleneck")>(PACKAGE);
     const client = new Redis(setup.redisUrl);

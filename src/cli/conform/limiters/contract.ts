@@ -6,11 +6,11 @@ export interface Rate {
 
 /** The limits of a scenario. Each limiter declares them in its own terms. */
 export interface Plan {
-  /** The limit of all calls together, or of each member. */
+  /** The limit of all calls together, or of each account. */
   readonly rate: Rate;
   /** The limit of each key. Defaults to none. */
   readonly perKey?: Rate;
-  /** The accounts that share the work. A call may use any of them. Defaults to none. */
+  /** The accounts that share the work. The limiter chooses one for each call. Defaults to none. */
   readonly members?: readonly string[];
   /** True if the responses of the downstream name its quota. Defaults to false. */
   readonly statesQuota?: boolean;
@@ -21,7 +21,7 @@ export interface LimiterSetup {
   /** The start of every key in Redis. */
   readonly prefix: string;
   readonly plan: Plan;
-  /** Sends one call to the downstream. The path names the key or the member. */
+  /** Sends one call to the downstream. The path names the key or the account. */
   readonly send: Send;
 }
 
@@ -42,15 +42,25 @@ export interface Limiter {
   readonly title: string;
   /** The package in the user's project. Undefined for Sluice. */
   readonly package?: string;
+  /**
+   * Returns which feature a plan needs that the limiter does not have, such as `"no pool of accounts"`. The report
+   * then shows "no such feature". Undefined if the limiter can declare the plan. Defaults to always undefined.
+   */
+  readonly missingFeature?: (plan: Plan) => string | undefined;
   open(setup: LimiterSetup): Promise<OpenLimiter>;
 }
 
 /** Runs a function under one limit. */
 export type Limited = <Result>(run: () => Promise<Result>) => Promise<Result>;
 
+/** Only Sluice chooses an account for each call. */
+export function lacksPool({ members }: Plan): string | undefined {
+  return members === undefined ? undefined : "no pool of accounts";
+}
+
 /**
  * Applies a plan with a limiter that knows single limits: a call passes the limit of its key and then the common
- * limit. Members take turns.
+ * limit.
  */
 export function callerOf(
   { plan, send }: LimiterSetup,
@@ -62,17 +72,9 @@ export function callerOf(
     limits.set(name, known);
     return known;
   }
-  const nextMember = takeTurns(plan.members ?? []);
   return (key) => {
-    const path = nextMember() ?? key;
-    const sent = (): Promise<Response> => send(path);
-    if (plan.members !== undefined) return limitOf(path, plan.rate)(sent);
+    const sent = (): Promise<Response> => send(key);
     const inAll = (): Promise<Response> => limitOf("all", plan.rate)(sent);
     return plan.perKey === undefined ? inAll() : limitOf(`key-${key}`, plan.perKey)(inAll);
   };
-}
-
-export function takeTurns(names: readonly string[]): () => string | undefined {
-  let calls = 0;
-  return () => names[calls++ % names.length];
 }

@@ -1,4 +1,4 @@
-import { callerOf, type Limiter } from "./contract.ts";
+import { callerOf, lacksPool, type Limiter } from "./contract.ts";
 import { importPeer } from "./import-peer.ts";
 
 const PACKAGE = "p-throttle";
@@ -7,6 +7,7 @@ const PACKAGE = "p-throttle";
 export const pThrottle: Limiter = {
   title: "p-throttle",
   package: PACKAGE,
+  missingFeature: lacksPool,
   async open(setup) {
     const { default: throttleBy } = await importPeer<typeof import("p-throttle")>(PACKAGE);
     return {

@@ -1,5 +1,5 @@
 import { Redis } from "ioredis";
-import { callerOf, type Limiter } from "./contract.ts";
+import { callerOf, lacksPool, type Limiter } from "./contract.ts";
 import { importPeer } from "./import-peer.ts";
 
 const PACKAGE = "rate-limiter-flexible";
@@ -8,6 +8,7 @@ const PACKAGE = "rate-limiter-flexible";
 export const rateLimiterFlexible: Limiter = {
   title: "rate-limiter-flexible",
   package: PACKAGE,
+  missingFeature: lacksPool,
   async open(setup) {
     const { RateLimiterQueue, RateLimiterRedis } =
       await importPeer<typeof import("rate-limiter-flexible")>(PACKAGE);

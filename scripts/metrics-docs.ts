@@ -12,9 +12,15 @@ import {
   COUNTED_METRICS,
   FLEET_METRICS,
   PROCESS_METRICS,
+  type FleetFacts,
   type MetricFacts,
 } from "../src/core/events/metrics.ts";
-import { attributeOf, INSTRUMENTS } from "../src/insight/metrics/opentelemetry/instruments.ts";
+import {
+  attributeOf,
+  FLEET_INSTRUMENTS,
+  INSTRUMENTS,
+  type Instrument,
+} from "../src/insight/metrics/opentelemetry/instruments.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const DOCS = resolve(ROOT, "docs/reference/metrics.md");
@@ -26,7 +32,8 @@ export function metricsDocs(page: string): string {
     process: metricsTable(PROCESS_METRICS),
     buckets: bucketsTable(),
     fleet: metricsTable(FLEET_METRICS),
-    opentelemetry: instrumentsTable(),
+    opentelemetry: instrumentsTable(INSTRUMENTS, COUNTED_METRICS),
+    "opentelemetry-fleet": instrumentsTable(FLEET_INSTRUMENTS, FLEET_METRICS),
   };
   return Object.entries(tables).reduce((text, [name, table]) => {
     const [before, after] = [`<!-- metrics: ${name} -->`, `<!-- end of metrics: ${name} -->`];
@@ -57,10 +64,13 @@ function bucketsTable(): string {
   return tableOf(["histogram", "upper bounds of its buckets, in seconds"], rows);
 }
 
-function instrumentsTable(): string {
-  const rows = INSTRUMENTS.map(({ metric, name, unit, description }) => {
-    const { labels, opentelemetry } = COUNTED_METRICS[metric];
-    const constant = Object.entries(opentelemetry.attributes ?? {}).map(
+function instrumentsTable<Metric extends string>(
+  instruments: readonly Instrument<Metric>[],
+  facts: Readonly<Record<Metric, FleetFacts>>,
+): string {
+  const rows = instruments.map(({ metric, name, unit, description }) => {
+    const { labels, opentelemetry } = facts[metric];
+    const constant = Object.entries(opentelemetry?.attributes ?? {}).map(
       ([attribute, value]) => `${attribute}=${value}`,
     );
     const attributes = [...constant, ...labels.map(attributeOf)].map(code).join(", ");

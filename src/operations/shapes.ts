@@ -48,6 +48,9 @@ const LIMIT = object({
   "adaptive?": object({
     atOnce: number("How many calls may run at once now."),
     value: number("The computed limit. It differs from atOnce in shadow and during a probe."),
+    min: count("The limit never falls below this."),
+    max: count("The limit never exceeds this."),
+    shadow: { type: "boolean", description: "Whether only max binds." },
     baselineMs: number("The latency without a queue, in ms."),
     recentMs: number("The mean latency of the last window, in ms."),
     gradient: number("The baseline divided by the recent latency."),
@@ -132,6 +135,10 @@ const STATUS_FIELDS = {
   },
   hasBudgets: { type: "boolean", description: "Whether it has a budget that all keys share." },
   isPool: { type: "boolean", description: "Whether it is a pool." },
+  isAdaptive: {
+    type: "boolean",
+    description: "Whether it has a shared concurrency limit that adapts to latency.",
+  },
   reports: list(REPORT),
   toldBy: list(REPORT),
 };

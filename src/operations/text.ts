@@ -159,6 +159,9 @@ export function showBuckets(all: AllBuckets): Shown {
   return [
     rows.length === 0 ? "No process has reported a bucket." : { heads: HEADS, rows },
     counted(all.replicas.length, "process", "processes"),
+    ...all.buckets.flatMap((status) =>
+      adaptiveText(status).map((text) => `${status.name}: ${text}`),
+    ),
     ...lacksOf(all),
   ];
 }
@@ -300,6 +303,7 @@ export function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): s
   }
   if (status.turns.length > 1) reasons.push(turnsText(status.turns));
   reasons.push(...(status.budgets ?? []).flatMap(budgetText));
+  reasons.push(...adaptiveText(status));
   for (const { queue, waiting: count, why: reason } of jobs) {
     const oldest = reason === undefined ? "" : ` The oldest waits: ${whySentence(reason)}.`;
     reasons.push(`${counted(count, "job")} of queue ${queue} wait for this bucket.${oldest}`);
@@ -326,6 +330,27 @@ const FIRST_REASONS: Readonly<Record<NonNullable<KeyTurn["goesFirst"]>, string>>
 function turnKeyText({ key, keys }: KeyTurn): string {
   if (keys !== undefined) return JSON.stringify(keys);
   return key === undefined ? "calls without a key" : keyText(key);
+}
+
+/** Says for each limit that adapts to latency how many calls may run at once, and why. */
+export function adaptiveText({
+  limits,
+  members = [],
+}: Pick<BucketStatus, "limits" | "members">): string[] {
+  return [...limits, ...members.flatMap((member) => member.limits)].flatMap(
+    ({ name, adaptive }) => {
+      if (adaptive === undefined) return [];
+      const { atOnce, value, shadow, baselineMs, recentMs, reason } = adaptive;
+      const now = shadow
+        ? `is in shadow: ${atOnce} calls may run at once, and it would allow ${Math.round(value)}`
+        : `lets ${counted(atOnce, "call")} run at once now`;
+      const latency =
+        reason === "calibrating"
+          ? "It calibrates: it still measures the latency without a queue."
+          : `Calls take ${duration(recentMs)}, and ${duration(baselineMs)} without a queue.`;
+      return [`The limit ${name} ${now}. ${latency}`];
+    },
+  );
 }
 
 /** Says that a budget is spent, or when it will be. */

@@ -19,7 +19,7 @@ interface HistogramFacts extends MetricFacts {
   readonly buckets: keyof typeof BUCKETS_MS;
 }
 
-interface InOpenTelemetry {
+export interface InOpenTelemetry {
   readonly opentelemetry: {
     /** The name of the metric in OpenTelemetry. Defaults to the metric's own name. */
     readonly name?: string;
@@ -28,6 +28,9 @@ interface InOpenTelemetry {
     readonly attributes?: Readonly<Record<string, string>>;
   };
 }
+
+/** A metric of the fleet. Those without a declaration for OpenTelemetry exist for Prometheus only. */
+export type FleetFacts = MetricFacts & Partial<InOpenTelemetry>;
 
 /** A metric that the process itself counts. In OpenTelemetry, a label without a dot gets the prefix `sluice.`. */
 export type CountedFacts = (CounterFacts | HistogramFacts) & InOpenTelemetry;
@@ -186,40 +189,71 @@ export const FLEET_METRICS = {
     help: "What limits that hold nothing back would have done to calls: passed, waited or refused.",
     labels: ["bucket", "limit", "outcome"],
   },
+  sluice_adaptive_limit: {
+    type: "gauge",
+    help: "How many calls a concurrency limit that adapts to latency lets run at once, by its limit and, in a pool, its member.",
+    labels: ["bucket", "limit", "member"],
+    opentelemetry: { name: "sluice.adaptive.limit", unit: "{call}" },
+  },
+  sluice_adaptive_computed_limit: {
+    type: "gauge",
+    help: "The value that such a limit has computed. It differs in shadow and during a probe.",
+    labels: ["bucket", "limit", "member"],
+    opentelemetry: { name: "sluice.adaptive.computed_limit", unit: "{call}" },
+  },
+  sluice_adaptive_baseline_seconds: {
+    type: "gauge",
+    help: "The latency without a queue, which such a limit aims at; absent until it is measured.",
+    labels: ["bucket", "limit", "member"],
+    opentelemetry: { name: "sluice.adaptive.baseline", unit: "s" },
+  },
+  sluice_adaptive_latency_seconds: {
+    type: "gauge",
+    help: "The mean latency of the calls in the last window of such a limit; absent until it is measured.",
+    labels: ["bucket", "limit", "member"],
+    opentelemetry: { name: "sluice.adaptive.latency", unit: "s" },
+  },
   sluice_budget_amount: {
     type: "gauge",
     help: "The amount of a budget that all keys share, with what was carried over and granted, in the unit of the limit.",
     labels: ["bucket", "limit"],
+    opentelemetry: { name: "sluice.budget.amount", unit: "{unit}" },
   },
   sluice_budget_spent: {
     type: "gauge",
     help: "What calls have spent of that amount, with what they have reserved.",
     labels: ["bucket", "limit"],
+    opentelemetry: { name: "sluice.budget.spent", unit: "{unit}" },
   },
   sluice_budget_reserved: {
     type: "gauge",
     help: "What calls have reserved of that amount and have not settled yet.",
     labels: ["bucket", "limit"],
+    opentelemetry: { name: "sluice.budget.reserved", unit: "{unit}" },
   },
   sluice_budget_granted: {
     type: "gauge",
     help: "What operators have granted in addition until the period ends.",
     labels: ["bucket", "limit"],
+    opentelemetry: { name: "sluice.budget.granted", unit: "{unit}" },
   },
   sluice_budget_reset_seconds: {
     type: "gauge",
     help: "The time until the period of a budget ends. For rolling days, until today ends.",
     labels: ["bucket", "limit"],
+    opentelemetry: { name: "sluice.budget.reset", unit: "s" },
   },
   sluice_pool_member_state: {
     type: "gauge",
     help: "1 for the state of each member of a pool: open, drained, cooling or unreachable. A removed member is absent.",
     labels: ["bucket", "member", "state"],
+    opentelemetry: { name: "sluice.pool.member.state", unit: "{member}" },
   },
   sluice_pool_member_room_ratio: {
     type: "gauge",
     help: "The free part of a member's limits, of the limit with the least room. 0 while the member takes no calls.",
     labels: ["bucket", "member"],
+    opentelemetry: { name: "sluice.pool.member.room", unit: "1" },
   },
   sluice_config_info: {
     type: "gauge",

@@ -1,4 +1,5 @@
 import * as table from "../../core/events/metrics.ts";
+import { fleetPartsOf } from "./fleet-facts.ts";
 import { openFleetMetrics, type FleetMetrics, type FleetMetricsOptions } from "./fleet-metrics.ts";
 import type { Sluice } from "../../sluice/create-sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
@@ -26,18 +27,8 @@ export const FLEET_METRICS: Readonly<Record<table.FleetMetric, table.MetricFacts
  * different metrics with these names.
  */
 export function fleetMetrics(sluice: Sluice, options: FleetMetricsOptions = {}): FleetMetrics {
-  const parts = partsOf("fleetMetrics()", sluice);
-  const { logger, onClose } = parts;
-  const metrics = openFleetMetrics(
-    {
-      overview: (page) => sluice.overview(page),
-      bucketStatus: async (name) => (await sluice.find(name))?.status(),
-      queueStatus: async (name) => (await sluice.findQueue(name))?.status(),
-      logger,
-      sluice,
-    },
-    options,
-  );
+  const { logger, onClose } = partsOf("fleetMetrics()", sluice);
+  const metrics = openFleetMetrics(fleetPartsOf(sluice, logger), options);
   onClose(async () => metrics.close());
   return metrics;
 }

@@ -289,7 +289,8 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
         if (last?.bound === window.bound || nowMs - (last?.atMs ?? -Infinity) < ADAPTED_EVERY_MS)
           continue;
         adapted.set(of, { bound: window.bound, atMs: nowMs });
-        emitter.emit("concurrency", { ...namedOf(key), limit: text, ...describeAdaptive(window) });
+        const state = describeAdaptive(limit, limit.adaptive!, window);
+        emitter.emit("concurrency", { ...namedOf(key), limit: text, ...state });
       }
     },
     changed(key) {

@@ -5,7 +5,13 @@ import { formatLimit } from "../../core/limits/registry.ts";
 import { floorOf, type Fair } from "../../core/policy/fair.ts";
 import { scopesOf, ownersOfLimits } from "../../core/policy/per-key.ts";
 import { asFarAsKnown, formatPolicy, type Policy } from "../../core/policy/policy.ts";
-import type { AdaptiveReason, AdaptiveWindow, Limit, LimitStatus } from "../../core/limits/rule.ts";
+import type {
+  AdaptiveReason,
+  AdaptiveTerms,
+  AdaptiveWindow,
+  Limit,
+  LimitStatus,
+} from "../../core/limits/rule.ts";
 import { limitsOfCall, type Peeked, type ShadowCounts } from "../../core/store.ts";
 import { WITHOUT_KEY } from "../waiting/group.ts";
 
@@ -43,7 +49,7 @@ export interface LimitState {
    * Ms until a call of cost 1 may pass: `0`. Undefined if this is unknown, for example for a used-up concurrency limit.
    */
   readonly nextFreeMs: number | undefined;
-  /** The state of a concurrency limit that adapts to latency. Undefined before its first calls, and for other limits. */
+  /** The state of a concurrency limit that adapts to latency. Undefined for other limits. */
   readonly adaptive?: AdaptiveState | undefined;
 }
 
@@ -53,6 +59,12 @@ export interface AdaptiveState {
   readonly atOnce: number;
   /** The computed limit: `41.6`. In shadow and during a probe, it differs from `atOnce`. */
   readonly value: number;
+  /** The limit never falls below this: `1`. */
+  readonly min: number;
+  /** The limit never exceeds this: `200`. */
+  readonly max: number;
+  /** True if only `max` binds, and the value is just computed and reported. */
+  readonly shadow: boolean;
   /** The latency without a queue, in ms: `48.2`. `0` before it is measured. */
   readonly baselineMs: number;
   /** The mean latency of the last window, in ms: `50.9`. */
@@ -167,9 +179,11 @@ export function describeState(
   const whose = ownersOfLimits(known, scopes);
   const limits = limitsOfCall(policy.limits, scopes).map((limit, index): LimitState => {
     const { scope, level, suffix } = whose[index]!;
-    const { remaining: free, nextUs = nowUs, adaptive, total } = statuses[index] ?? NO_STATUS;
+    const status = statuses[index] ?? NO_STATUS;
+    const { remaining: free, nextUs = nowUs, total } = status;
+    const adaptive = limit.adaptive && describeAdaptive(limit, limit.adaptive, status.adaptive);
     const declared = limit.budget === undefined ? limit.capacity : limit.count;
-    const most = adaptive?.bound ?? total ?? declared;
+    const most = adaptive?.atOnce ?? total ?? declared;
     const left = free ?? most;
     const [capacity, remaining] = [unitsIn(limit, most), unitsIn(limit, left)];
     return {
@@ -181,7 +195,7 @@ export function describeState(
       level: unitsIn(limit, Math.max(0, most - left)),
       remaining,
       nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, closedUntilUs), nowUs),
-      ...(adaptive && { adaptive: describeAdaptive(adaptive) }),
+      ...(adaptive && { adaptive }),
     };
   });
   const shadows = policy.shadows.map((limit, index) => shadowState(limit, peeked.shadows[index]));
@@ -193,20 +207,23 @@ export function describeState(
   });
 }
 
-export function describeAdaptive({
-  bound,
-  value,
-  baselineUs,
-  recentUs,
-  reason,
-}: AdaptiveWindow): AdaptiveState {
+/** Describes a limit that adapts. Without a window, as before its first call ended, it calibrates. */
+export function describeAdaptive(
+  { count: max }: Limit,
+  { min, initial, shadow }: AdaptiveTerms,
+  window: AdaptiveWindow | undefined,
+): AdaptiveState {
+  const { baselineUs = 0, recentUs = 0 } = window ?? {};
   return {
-    atOnce: bound,
-    value,
+    atOnce: window?.bound ?? (shadow === true ? max : initial),
+    value: window?.value ?? initial,
+    min,
+    max,
+    shadow: shadow === true,
     baselineMs: baselineUs / 1_000,
     recentMs: recentUs / 1_000,
     gradient: recentUs === 0 ? 1 : Math.round((baselineUs / recentUs) * 1_000) / 1_000,
-    reason,
+    reason: window?.reason ?? "calibrating",
   };
 }
 

@@ -23,7 +23,7 @@ export function createDownstream(
     capacity,
     random,
     refuses = false,
-  }: { capacity: number; random: () => number; refuses?: boolean },
+  }: { capacity: number; random: () => number; refuses?: boolean | undefined },
 ): TestDownstream {
   const queue: (() => void)[] = [];
   let running = 0;
@@ -75,28 +75,21 @@ export interface AdaptiveRun {
 const NOBODY_LOGS = { warn: () => {}, error: () => {} };
 const SAMPLE_MS = 100;
 
+export interface RunOptions {
+  readonly store: Store;
+  readonly limit: Limit;
+  readonly limiterOf?: () => ProcessLimiter;
+  readonly replicas: number;
+  readonly downstream: TestDownstream;
+  readonly steps?: readonly DownstreamStep[];
+  readonly forMs: number;
+  readonly callers?: number;
+}
+
 /** Lets replicas with an endless backlog call one downstream under a shared limit, or under one limiter for each. */
 export async function runAdaptive(
   time: VirtualTime,
-  {
-    store,
-    limit,
-    limiterOf,
-    replicas,
-    downstream,
-    steps = [],
-    forMs,
-    callers = 64,
-  }: {
-    store: Store;
-    limit: Limit;
-    limiterOf?: () => ProcessLimiter;
-    replicas: number;
-    downstream: TestDownstream;
-    steps?: readonly DownstreamStep[];
-    forMs: number;
-    callers?: number;
-  },
+  { store, limit, limiterOf, replicas, downstream, steps = [], forMs, callers = 64 }: RunOptions,
 ): Promise<AdaptiveRun> {
   const windows: ClosedWindow[] = [];
   const errors: unknown[] = [];

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { promisify } from "node:util";
 import { describe, expect, inject, it } from "vitest";
-import { leakyBucket } from "sluice";
+import { concurrency, leakyBucket } from "sluice";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -43,6 +43,25 @@ describe("sluice", () => {
     expect(all.out).toMatch(/^1 process$/m);
     expect(one.out).toContain("policy:     100/s; per key 5/s (code)");
     expect(one.out).toContain("No call or job waits.");
+  });
+
+  it("shows how many calls a limit that adapts lets run at once", async () => {
+    const service = sluices.open();
+    const limits = [concurrency("auto", { initial: 4, max: 9 })];
+    await service.bucket("llm", { limits }).run(() => {});
+    await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is reported");
+
+    const [all, one, why] = [
+      await sluice("buckets"),
+      await sluice("bucket", "llm"),
+      await sluice("why", "llm"),
+    ];
+
+    const text =
+      "The limit 1 to 9 at once lets 4 calls run at once now. It calibrates: it still measures the latency without a queue.";
+    expect(all.out.split("\n")).toContain(`llm: ${text}`);
+    expect(one.out.split("\n")).toContain(text);
+    expect(why.out.split("\n")).toContain(text);
   });
 
   it("changes a rate for all processes, logs the author, and undoes it", async () => {

@@ -9,8 +9,11 @@ import {
 } from "@opentelemetry/sdk-metrics";
 import { Registry } from "prom-client";
 import { afterEach, describe, expect, it } from "vitest";
+import { budget, concurrency, leakyBucket } from "sluice";
+import { fleetMetrics } from "sluice/metrics";
 import { createMetricProducer, instrument } from "sluice/opentelemetry";
 import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
 import { linesOf, valueOf } from "../../support/metrics/exposition.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
@@ -137,6 +140,65 @@ describe("createMetricProducer()", () => {
     const times = [beforeMs, ...points.flatMap(({ startTime }) => msOf(startTime))];
     expect(times).toEqual(times.toSorted((a, b) => a - b));
     expect(msOf(points[1]!.endTime)).toBeGreaterThanOrEqual(msOf(points[0]!.endTime));
+  });
+
+  it("returns the same gauges of the fleet as Prometheus' text, if it is asked for them", async () => {
+    const { metricProducer, read } = readProducer();
+    const [service, operator] = [sluices.open(), sluices.open()];
+    const limits = [
+      budget({ unit: "usd", amount: 10, per: "year" }),
+      concurrency("auto", { initial: 4, max: 9 }),
+    ];
+    await service.bucket("llm", { limits }).run(() => {}, { cost: { usd: 2 } });
+    const pool = service.pool("gpt", {
+      members: { east: { limits: [leakyBucket("1/h", { burst: 4 })] }, west: { rate: "1/h" } },
+    });
+    await pool.draw();
+    await pool.drainMember("west");
+    await waitUntil(
+      async () => (await operator.overview({ brief: true })).buckets.length === 2,
+      "both buckets are reported",
+    );
+    const fleet = fleetMetrics(operator);
+    instrument(operator, { metricProducer, fleet: true });
+
+    const { metrics } = await read();
+    const text = await fleet.text();
+
+    const gauges = metrics.filter(({ dataPointType }) => dataPointType === DataPointType.GAUGE);
+    const values = Object.fromEntries(
+      gauges.flatMap(({ descriptor, dataPoints }) =>
+        dataPoints.map(({ attributes, value }) => {
+          const own = Object.values(attributes).join(" ");
+          return [`${descriptor.name} ${own}`, value];
+        }),
+      ),
+    );
+    expect(values).toMatchObject({
+      "sluice.budget.amount llm 10/year usd": 10,
+      "sluice.budget.spent llm 10/year usd": 2,
+      "sluice.budget.reserved llm 10/year usd": 0,
+      "sluice.pool.member.state gpt east open": 1,
+      "sluice.pool.member.state gpt west drained": 1,
+      "sluice.pool.member.room gpt east": 0.75,
+      "sluice.adaptive.limit llm 1 to 9 at once": 4,
+      "sluice.adaptive.computed_limit llm 1 to 9 at once": 4,
+    });
+    const ofLimit = { bucket: "llm", limit: "1 to 9 at once" };
+    expect(valueOf(text, "sluice_adaptive_limit", ofLimit)).toBe(4);
+    const inText = [
+      "sluice_budget_amount",
+      "sluice_budget_spent",
+      "sluice_budget_reserved",
+      "sluice_budget_granted",
+      "sluice_budget_reset_seconds",
+      "sluice_pool_member_state",
+      "sluice_pool_member_room_ratio",
+      "sluice_adaptive_limit",
+      "sluice_adaptive_computed_limit",
+    ];
+    const count = inText.flatMap((name) => linesOf(text, name)).length;
+    expect(Object.keys(values)).toHaveLength(count);
   });
 
   it("is refused without a valid sluice, and for a sluice that already has one", () => {

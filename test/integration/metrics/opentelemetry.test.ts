@@ -15,6 +15,7 @@ import {
 } from "@opentelemetry/sdk-trace-base";
 import * as conventions from "@opentelemetry/semantic-conventions/incubating";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { budget } from "sluice";
 import { instrument } from "sluice/opentelemetry";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -50,6 +51,27 @@ async function measured(): Promise<readonly MetricData[]> {
 const waits = () => spans.getFinishedSpans().filter(({ name }) => name === "sluice.wait");
 
 describe("instrument()", () => {
+  it("reports the balances of budgets until the sluice closes, then 0, if it is asked for the fleet", async () => {
+    const sluice = sluices.open();
+    const limits = [budget({ unit: "usd", amount: 10, per: "year" })];
+    await sluice.bucket("llm", { limits }).draw({ cost: { usd: 2 } });
+    await waitUntil(
+      async () => (await sluice.overview({ brief: true })).buckets.length === 1,
+      "the bucket is reported",
+    );
+    instrument(sluice, { fleet: true });
+    const spent = async () =>
+      (await measured()).find(({ descriptor }) => descriptor.name === "sluice.budget.spent");
+
+    const open = await spent();
+    await sluice.close();
+    const closed = await spent();
+
+    const attributes = { "sluice.bucket": "llm", "sluice.limit": "10/year usd" };
+    expect(open?.dataPoints).toMatchObject([{ value: 2, attributes }]);
+    expect(closed?.dataPoints).toMatchObject([{ value: 0, attributes }]);
+  });
+
   it("makes a span of each wait that a limit caused, in its caller's trace", async () => {
     const sluice = sluices.open();
     instrument(sluice);

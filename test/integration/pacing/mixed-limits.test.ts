@@ -110,3 +110,17 @@ describe("a process that dies while its calls hold leases", () => {
     await holder.ended;
   });
 });
+
+it.each([
+  [false, 4],
+  [true, 9],
+])("shows an adaptive limit before its first call, in shadow: %s", async (shadow, atOnce) => {
+  const bucket = sluices.open().bucket("llm", {
+    limits: [concurrency("auto", { initial: 4, max: 9, shadow })],
+  });
+
+  const { limits } = await bucket.peek();
+
+  const adaptive = { atOnce, value: 4, min: 1, max: 9, shadow, reason: "calibrating" };
+  expect(limits).toMatchObject([{ capacity: atOnce, level: 0, remaining: atOnce, adaptive }]);
+});

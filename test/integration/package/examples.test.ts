@@ -47,6 +47,7 @@ describe("the data of an example", () => {
     "examples/calls/stop-at-a-budget.ts",
     "examples/calls/share-a-rate.ts",
     "examples/calls/use-several-accounts.ts",
+    "examples/calls/adapt-to-latency.ts",
   ])("has a separate prefix, and is removed at the end: %s", async (file) => {
     const { url, operator } = await servers.start();
     const example = scripts.start(file, { env: { REDIS_URL: url } });
@@ -153,6 +154,24 @@ describe("the example of two tenants", () => {
     expect(before.at(-1)![1]).toBeLessThan(45);
     expect(example.stdout).toContain("large still waits: weight 2, floor none");
     expect(example.stdout).toContain("large is done too, with 60 calls");
+  });
+});
+
+describe("the example of a limit that adapts", () => {
+  it("grows to the capacity of the service, and falls when that halves", async () => {
+    const example = scripts.start("examples/calls/adapt-to-latency.ts", {
+      env: { REDIS_URL: (await servers.start()).url },
+    });
+
+    expect(await example.ended).toBe(0);
+
+    const [grown, fallen] = example.stdout.split("The service runs 6 calls at once from now on.");
+    const limitsOf = (text: string): number[] =>
+      [...text.matchAll(/^(\d+) at once/gm)].map(([, limit]) => Number(limit));
+    expect(limitsOf(grown!)[0]).toBe(4);
+    expect(limitsOf(grown!).at(-1)).toBeGreaterThanOrEqual(10);
+    expect(limitsOf(fallen!).at(-1)).toBeLessThanOrEqual(8);
+    expect(example.stdout).toContain("The limit has followed.");
   });
 });
 

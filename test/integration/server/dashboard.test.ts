@@ -131,6 +131,20 @@ describe("the board", () => {
     expect(errors).toEqual([]);
   });
 
+  it("shows how many calls a limit that adapts lets run at once", async () => {
+    const service = sluices.open();
+    const limits = [concurrency("auto", { initial: 4, max: 9, shadow: true })];
+    await service.bucket("llm", { limits }).run(() => {});
+    await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is reported");
+    const { url } = await servers.open(sluices.open(), { insecureLocal: true });
+
+    const { page, errors } = await boards.open(`${url}/#/bucket/llm`);
+
+    const now = "is in shadow: 9 calls may run at once, and it would allow 4.";
+    await page.getByText(`The limit 1 to 9 at once ${now} It calibrates`).waitFor();
+    expect(errors).toEqual([]);
+  });
+
   it("shows the queued jobs of all queues, and those of each bucket", async () => {
     const { url, service, bucket } = await openBoard(["stripe", "openai"]);
     await bucket.pause({ by: "bob" });

@@ -1,8 +1,10 @@
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import type { ListedQueue, Unreachable } from "../../../src/insight/overview.ts";
-import { openFleetMetrics, type FleetParts } from "../../../src/insight/metrics/fleet-metrics.ts";
+import type { FleetParts } from "../../../src/insight/metrics/fleet-facts.ts";
+import { openFleetMetrics } from "../../../src/insight/metrics/fleet-metrics.ts";
 import type { QueueStatus } from "../../../src/queue/forecast/status.ts";
-import type { BucketBrief } from "../../../src/throttle/bucket/facts/status.ts";
+import type { LimitState } from "../../../src/throttle/bucket/bucket-state.ts";
+import type { BucketBrief, BucketStatus } from "../../../src/throttle/bucket/facts/status.ts";
 import { linesOf, valueOf } from "../../support/metrics/exposition.ts";
 
 beforeEach(() => {
@@ -14,12 +16,15 @@ interface Fleet {
   readonly buckets?: number;
   readonly queues?: number;
   readonly unreachable?: readonly Unreachable[];
+  /** The state of each bucket with more than brief facts. */
+  readonly status?: Partial<BucketStatus>;
   /** The queues of these numbers cannot be looked at. */
   readonly broken?: (at: number) => boolean;
 }
 
 /** A fleet of numbered buckets and queues, in pages. Bucket 7 has 7 callers. */
-function openFleet({ buckets = 0, queues = 0, unreachable = [], broken = () => false }: Fleet) {
+function openFleet(fleet: Fleet) {
+  const { buckets = 0, queues = 0, unreachable = [], status, broken = () => false } = fleet;
   const warnings: string[] = [];
   const bucketOf = (at: number): BucketBrief => ({
     ...({} as BucketBrief),
@@ -29,6 +34,7 @@ function openFleet({ buckets = 0, queues = 0, unreachable = [], broken = () => f
     generation: 1,
     coolingForMs: 0,
     shadows: [],
+    ...status,
     waiting: { total: at, oldestMs: 0, byPriority: { critical: 0, high: 0, normal: at, low: 0 } },
   });
   const queueOf = (at: number) => ({ name: nameOf(at) }) as ListedQueue;
@@ -41,7 +47,7 @@ function openFleet({ buckets = 0, queues = 0, unreachable = [], broken = () => f
       const found = { buckets: page.of.map(bucketOf), queues: queuePage.of.map(queueOf) };
       return { ...found, ...next, ...others };
     },
-    bucketStatus: async () => undefined,
+    bucketStatus: async (name) => status && ({ ...status, name } as BucketStatus),
     async queueStatus(name) {
       if (broken(Number(name.slice(1)))) throw new Error("it is on fire");
       const jobs = { waiting: 1 } as QueueStatus["jobs"];
@@ -93,6 +99,54 @@ describe("the metrics of a large fleet", () => {
       others.reduce((sum, each) => sum + each, 0),
     );
     expect(linesOf(text, "sluice_queue_workers_wanted")).toHaveLength(3);
+  });
+});
+
+describe("the metrics of limits that adapt to latency", () => {
+  const adaptive = {
+    atOnce: 30,
+    value: 23.5,
+    min: 1,
+    max: 30,
+    shadow: true,
+    baselineMs: 40,
+    recentMs: 50,
+    gradient: 0.8,
+    reason: "raised",
+  } as const;
+  const limit = { name: "1 to 30 at once", adaptive } as LimitState;
+
+  it("show the limit in force, the computed one, and the latencies, also of members", async () => {
+    const members = [{ name: "east", limits: [limit] }] as unknown as BucketStatus["members"];
+    const status = { isAdaptive: true, limits: [limit], members };
+    const { metrics } = openFleet({ buckets: 1, status });
+
+    const text = await metrics.text();
+
+    for (const labels of [{}, { member: "east" }]) {
+      const of = (name: string) =>
+        valueOf(text, `sluice_adaptive_${name}`, {
+          bucket: nameOf(0),
+          ...labels,
+          limit: "1 to 30 at once",
+        });
+      const values = ["limit", "computed_limit", "baseline_seconds", "latency_seconds"].map(of);
+      expect(values).toEqual([30, 23.5, 0.04, 0.05]);
+    }
+  });
+
+  it("omit latencies that are not measured yet", async () => {
+    const calibrating = { ...limit, adaptive: { ...adaptive, baselineMs: 0, recentMs: 0 } };
+    const { metrics } = openFleet({
+      buckets: 1,
+      status: { isAdaptive: true, limits: [calibrating] },
+    });
+
+    const text = await metrics.text();
+
+    expect(linesOf(text, "sluice_adaptive_limit")).toHaveLength(1);
+    expect(linesOf(text, "sluice_adaptive_baseline_seconds")).toEqual([]);
+    expect(linesOf(text, "sluice_adaptive_latency_seconds")).toEqual([]);
   });
 });
 

@@ -1,6 +1,6 @@
 /**
  * Records each event immediately with the instruments of OpenTelemetry's API. Each record costs at
- * least as much as a draw.
+ * least as much as a draw. Gauges of the fleet are read when a reader collects them.
  */
 import type { Counter, Meter } from "@opentelemetry/api";
 import type { CountedMetric } from "../../../core/events/metrics.ts";
@@ -11,10 +11,29 @@ import {
   type Series,
 } from "../../../core/events/observer.ts";
 import { SeriesByLabels, type Labels } from "../counts.ts";
-import { INSTRUMENTS, type Instrument } from "./instruments.ts";
+import type { FleetReadings } from "../fleet-facts.ts";
+import { FLEET_INSTRUMENTS, INSTRUMENTS, type Instrument } from "./instruments.ts";
 
 export function measure(observing: Observing, meter: Meter): void {
   addObserver(observing, createMeasuring(meter));
+}
+
+/**
+ * Observes the gauges of the fleet at each collection. The SDK repeats the last value of a series
+ * that is no longer observed, so a series that has ended, such as a former state, is observed as 0.
+ */
+export function measureFleet(meter: Meter, fleet: FleetReadings): void {
+  for (const { name, description, unit, metric, attributesOf } of FLEET_INSTRUMENTS) {
+    let former = new Map<string, Labels>();
+    meter.createObservableGauge(name, { description, unit }).addCallback(async (result) => {
+      const samples = await fleet.samples(metric);
+      const current = new Map(samples.map(({ labels }) => [JSON.stringify(labels), labels]));
+      for (const [series, labels] of former)
+        if (!current.has(series)) result.observe(0, attributesOf(labels));
+      for (const { labels, value } of samples) result.observe(value, attributesOf(labels));
+      former = new Map([...former, ...current]);
+    });
+  }
 }
 
 export function createMeasuring(meter: Meter): Observer {

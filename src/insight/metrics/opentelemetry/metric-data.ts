@@ -11,7 +11,7 @@ type Labels = Readonly<Record<string, string>>;
  * `metricProducers`.
  */
 export interface MetricProducer {
-  /** Returns the totals since the producer was created. */
+  /** Returns the totals since the producer was created, and the current gauges of a fleet. */
   collect(): Promise<CollectedMetrics>;
 }
 
@@ -33,7 +33,7 @@ export interface EmptyResource {
 
 interface ScopeMetrics {
   readonly scope: { readonly name: string };
-  readonly metrics: (HistogramData | SumData)[];
+  readonly metrics: (HistogramData | SumData | GaugeData)[];
 }
 
 interface MetricData {
@@ -58,6 +58,12 @@ export interface SumData extends MetricData {
   /** OpenTelemetry's number for the data point type sum. */
   readonly dataPointType: 3;
   readonly isMonotonic: true;
+  readonly dataPoints: DataPoint<number>[];
+}
+
+export interface GaugeData extends MetricData {
+  /** OpenTelemetry's number for the data point type gauge. */
+  readonly dataPointType: 2;
   readonly dataPoints: DataPoint<number>[];
 }
 

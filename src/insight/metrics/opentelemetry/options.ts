@@ -10,6 +10,12 @@ export interface InstrumentOptions {
    * OpenTelemetry's API, which record at each draw.
    */
   readonly metricProducer?: MetricProducer | undefined;
+  /**
+   * Also reports gauges of all processes that share the sluice's Redis: the balances of budgets, the
+   * members of pools, and the limits that adapt to latency. Set it in one process only and for one
+   * sluice, because a sum over several would count each value several times. Defaults to false.
+   */
+  readonly fleet?: boolean | undefined;
 }
 
 const OPTIONS = z.strictObject({
@@ -18,6 +24,7 @@ const OPTIONS = z.strictObject({
       error: "give the result of createMetricProducer(), or omit the option",
     })
     .optional(),
+  fleet: z.boolean({ error: "give true or false" }).optional(),
 });
 
 export function readInstrumentOptions(where: string, given: unknown): InstrumentOptions {

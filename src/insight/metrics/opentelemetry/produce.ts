@@ -4,18 +4,20 @@
  */
 import type { Observing } from "../../../core/events/observer.ts";
 import { SluicesCounts, Spread, type Counted } from "../counts.ts";
-import { INSTRUMENTS, SCOPE, type Instrument } from "./instruments.ts";
+import type { FleetReadings } from "../fleet-facts.ts";
+import { FLEET_INSTRUMENTS, INSTRUMENTS, SCOPE, type Instrument } from "./instruments.ts";
 import type {
   DataPoint,
   EmptyResource,
+  GaugeData,
   HistogramData,
   HistogramValue,
   MetricProducer,
   SumData,
 } from "./metric-data.ts";
 
-/** Adds a sluice to a producer. */
-type Add = (observing: Observing) => void;
+/** Adds a sluice to a producer, and its fleet if `fleet` is given. */
+type Add = (observing: Observing, fleet?: FleetReadings) => void;
 
 const adding = new WeakMap<MetricProducer, Add>();
 
@@ -34,17 +36,22 @@ export function addingTo(producer: MetricProducer): Add | undefined {
  */
 export function createMetricProducer(): MetricProducer {
   const sluices = new SluicesCounts();
+  let fleet: FleetReadings | undefined;
   const producer: MetricProducer = {
     async collect() {
       const times = { startTime: hrTimeOf(sluices.startedAtMs), endTime: hrTimeOf(Date.now()) };
       const metrics = INSTRUMENTS.map((each) => dataOf(each, sluices.read(each.metric), times));
-      const counted = metrics.filter(({ dataPoints }) => dataPoints.length > 0);
+      const gauges = fleet === undefined ? [] : await gaugesOf(fleet, times);
+      const counted = [...metrics, ...gauges].filter(({ dataPoints }) => dataPoints.length > 0);
       const scopeMetrics =
         counted.length === 0 ? [] : [{ scope: { name: SCOPE }, metrics: counted }];
       return { resourceMetrics: { resource: NO_RESOURCE, scopeMetrics }, errors: [] };
     },
   };
-  adding.set(producer, (observing) => sluices.add(observing));
+  adding.set(producer, (observing, its) => {
+    sluices.add(observing);
+    fleet = its ?? fleet;
+  });
   return producer;
 }
 
@@ -82,6 +89,21 @@ function dataOf(
   return bounds === undefined
     ? { ...facts, dataPointType: 3, isMonotonic: true, dataPoints }
     : { ...facts, dataPointType: 0, dataPoints: histogramPoints };
+}
+
+async function gaugesOf(fleet: FleetReadings, times: Times): Promise<GaugeData[]> {
+  const gauges = FLEET_INSTRUMENTS.map(async (each): Promise<GaugeData> => {
+    const { metric, name, description, unit, attributesOf } = each;
+    const samples = await fleet.samples(metric);
+    const dataPoints = samples.map(({ labels, value }) => ({
+      ...times,
+      attributes: attributesOf(labels),
+      value,
+    }));
+    const descriptor = { name, description, unit, valueType: 1 } as const;
+    return { descriptor, aggregationTemporality: 1, dataPointType: 2, dataPoints };
+  });
+  return Promise.all(gauges);
 }
 
 function hrTimeOf(ms: number): [number, number] {

@@ -94,6 +94,8 @@ interface OfAllReplicas {
   readonly hasBudgets: boolean;
   /** True if the bucket is a pool. */
   readonly isPool: boolean;
+  /** True if the bucket has a shared concurrency limit that adapts to latency. */
+  readonly isAdaptive: boolean;
 }
 
 export interface HistoryOptions {
@@ -188,6 +190,7 @@ export function describeStatus<State extends BriefState>(
     hasCalls: facts.hasCalls,
     hasBudgets: limits.some(({ budget }) => budget !== undefined),
     isPool: pool !== undefined,
+    isAdaptive: limits.some(({ adaptive }) => adaptive !== undefined),
     reports: latest,
     toldBy: latest,
   });

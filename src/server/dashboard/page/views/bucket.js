@@ -306,8 +306,24 @@ function limits(status) {
   const heads = ["Limit", "#Used", "#Capacity", "#Next slot in"];
   return panel("Limits", [
     table("Limits", heads, rows, "All limits are per key.", { kind: "plain" }),
+    [...status.limits, ...(status.members ?? []).flatMap((member) => member.limits)]
+      .filter((limit) => limit.adaptive !== undefined)
+      .map((limit) => h("p.legend", {}, adaptiveText(limit))),
     status.shadows.length > 0 && shadows(status),
   ]);
+}
+
+/** Says how many calls a limit that adapts lets run at once, and why. */
+function adaptiveText({ name, adaptive }) {
+  const { atOnce, value, shadow, baselineMs, recentMs, reason } = adaptive;
+  const now = shadow
+    ? `is in shadow: ${count(atOnce)} calls may run at once, and it would allow ${count(Math.round(value))}`
+    : `lets ${plural(atOnce, "call")} run at once now`;
+  const latency =
+    reason === "calibrating"
+      ? "It calibrates: it still measures the latency without a queue."
+      : `Calls take ${duration(recentMs)}, and ${duration(baselineMs)} without a queue.`;
+  return `The limit ${name} ${now}. ${latency}`;
 }
 
 const day = (text) =>

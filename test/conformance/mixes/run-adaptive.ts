@@ -57,7 +57,7 @@ export function createDownstream(
 }
 
 /** A change of the downstream, so many ms after the start. */
-export interface DownstreamStep {
+interface DownstreamStep {
   readonly atMs: number;
   readonly capacity?: number;
   readonly slowness?: number;

@@ -1,5 +1,5 @@
 /** All operations. The HTTP API, the command line and MCP read this list. */
-import { BUCKET_OPERATIONS } from "./buckets.ts";
+import { BUCKET_OPERATIONS } from "./buckets/index.ts";
 import { CHANGE_OPERATIONS } from "./changes.ts";
 import { ENDPOINT_OPERATIONS } from "./endpoints.ts";
 import { JOB_OPERATIONS } from "./jobs.ts";

@@ -7,7 +7,7 @@ import type { QueuePreview } from "../queue/forecast/forecast.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
 import type { QueuePause } from "../queue/manage/pauses.ts";
 import type { Queue } from "../queue/queue.ts";
-import { changeOf, readsPreview } from "./buckets.ts";
+import { changeOf, readsPreview } from "./buckets/index.ts";
 import { assertUndone } from "./changes.ts";
 import {
   BY_HAND,

@@ -1,7 +1,7 @@
 /** `top`: shows all buckets repeatedly. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Command } from "commander";
-import { allBuckets } from "../../operations/buckets.ts";
+import { allBuckets } from "../../operations/buckets/index.ts";
 import { showBuckets } from "../../operations/text.ts";
 import { globalsOf, print, withSluice, type Io } from "../io.ts";
 import { textOf } from "../operations.ts";

@@ -10,7 +10,7 @@ import {
 } from "./lease-mix.ts";
 import { seedsOf } from "./seeds.ts";
 
-const COUNT = Number(process.env["LEASE_MIXES"] ?? 20);
+const COUNT = Number(process.env["LEASE_MIXES"] ?? 10);
 const FIRST = Number(process.env["LEASE_MIXES_FROM"] ?? 1_000);
 const FOR_MS = 8_000;
 const DISTURBED_FOR_MS = 14_000;

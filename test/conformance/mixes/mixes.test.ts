@@ -12,7 +12,7 @@ import { runMix, type MixRun } from "./run-mix.ts";
 import { beginVirtualTime, type VirtualTime } from "./virtual-time.ts";
 
 /** How many mixes are tried, and the seed of the first. */
-const COUNT = Number(process.env["MIXES"] ?? 80);
+const COUNT = Number(process.env["MIXES"] ?? 40);
 const FIRST = Number(process.env["MIXES_FROM"] ?? 1_000);
 const FOR_MS = 6_000;
 const LEAST_USED = 0.97;

@@ -1,11 +1,6 @@
 /** Operations that show and change webhook endpoints. No result contains a secret. */
 import * as z from "zod";
-import {
-  listWebhooks,
-  type Attempt,
-  type Endpoint,
-  type FoundWebhooks,
-} from "../webhooks/index.ts";
+import type { Attempt, Endpoint, FoundWebhooks } from "../webhooks/index.ts";
 import { assertUndone } from "./changes.ts";
 import { BY_HAND, CURSOR, DATA, limitField, NAME, SENDER, agoField } from "./fields.ts";
 import { operation, type AnyOperation, RefusedError, type Context } from "./operation.ts";
@@ -32,9 +27,10 @@ const senders = operation({
   answers: "Their names.",
   output: object({ senders: list(TEXT) }),
   privacy: IN_SCOPE,
-  run: async ({ sluice, caller }) => ({
-    senders: (await listWebhooks(sluice)).filter(caller.mayQueue),
-  }),
+  async run({ sluice, caller }) {
+    const { listWebhooks } = await import("../webhooks/index.ts");
+    return { senders: (await listWebhooks(sluice)).filter(caller.mayQueue) };
+  },
   http: { path: "GET /api/v1/endpoints", tag: "endpoints" },
   cli: {
     command: "endpoints senders",

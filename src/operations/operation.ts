@@ -9,7 +9,7 @@ import type { WhoAndWhy } from "../core/input/who-and-why.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { Sluice } from "../sluice/create-sluice.ts";
 import type { Bucket } from "../throttle/bucket.ts";
-import { findWebhooks, type FoundWebhooks } from "../webhooks/index.ts";
+import type { FoundWebhooks } from "../webhooks/index.ts";
 import { REASON } from "./fields.ts";
 import type { Facts } from "./facts.ts";
 import type { Shown } from "./text.ts";
@@ -263,7 +263,11 @@ export function contextOf(door: Door, byHand: WhoAndWhy): Context {
     byHand,
     bucket: async (name) => found("bucket", name, await door.sluice.find(name)),
     queue: async (name) => found("queue", name, await door.sluice.findQueue(name)),
-    sender: async (name) => found("sender", name, await findWebhooks(door.sluice, name)),
+    async sender(name) {
+      // Loaded only here, because the client for deliveries is large.
+      const { findWebhooks } = await import("../webhooks/index.ts");
+      return found("sender", name, await findWebhooks(door.sluice, name));
+    },
     async beside(reading) {
       try {
         return await reading;

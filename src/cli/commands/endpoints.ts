@@ -4,12 +4,7 @@ import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { limitsElsewhere } from "../../core/policy/policy.ts";
 import type { Sluice } from "../../sluice/create-sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
-import {
-  createWebhooks,
-  findWebhooks,
-  type FoundWebhooks,
-  type WebhooksOptions,
-} from "../../webhooks/index.ts";
+import type { FoundWebhooks, WebhooksOptions } from "../../webhooks/index.ts";
 import type { Webhooks } from "../../webhooks/create-webhooks.ts";
 import { addOperations, onlyTenant } from "../operations.ts";
 import { countOf } from "../options.ts";
@@ -78,6 +73,7 @@ Example: sluice endpoints list --tenant acme`,
         const options = command.opts<Options>();
         await withSluice(command, io, async (sluice) => {
           const { sender } = options;
+          const { findWebhooks } = await import("../../webhooks/index.ts");
           const found = await findWebhooks(sluice, sender);
           if (found === undefined) {
             throw new NotFoundError(`No process has reported a webhook sender "${sender}".`);
@@ -215,6 +211,7 @@ async function sameSender(
       "its services run another version; use the command of that version",
     );
   }
+  const { createWebhooks } = await import("../../webhooks/index.ts");
   return createWebhooks(sluice, {
     name,
     http,

@@ -1,5 +1,4 @@
 import { Option, type Command } from "commander";
-import { createSecret, listen } from "../../../webhooks/index.ts";
 import { globalsOf, type Io } from "../../io.ts";
 import { portOf, rethrowInUse, serve } from "../serve.ts";
 
@@ -48,7 +47,8 @@ Example: sluice dev --rules sluice.yaml`,
       const { redis } = globalsOf(command, io);
       const port = portOf("--port", options.port, where);
       const redisPort = portOf("--redis-port", options.redisPort, where);
-      // Imported only here, because no other command needs the server in memory.
+      // Imported only here, because no other command needs these.
+      const { createSecret, listen } = await import("../../../webhooks/index.ts");
       const { listenInMemory } = await import("../../../stores/memory/redis/server/listener.ts");
       const webhooksPort = portOf("--webhooks-port", options.webhooksPort, where);
       const secret = options.webhooksSecret ?? createSecret();

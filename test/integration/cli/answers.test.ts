@@ -1,26 +1,16 @@
 import { describe, expect, inject, it } from "vitest";
-import { scriptProcesses } from "../../support/children/script-process.ts";
+import { runCli } from "../../support/children/run-cli.ts";
 import { pretendWorker } from "../../support/jobs/outlook.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
-const processes = scriptProcesses();
 
-function start(...args: string[]) {
-  return processes.start("src/cli/main.ts", {
-    args: ["--prefix", sluices.prefix(), ...args],
-    env: { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" },
-    isBuilt: true,
-  });
-}
-
-/** Runs `sluice` as a process of its own, beside the sluices of the test. */
-async function sluice(...args: string[]) {
-  const process = start(...args);
-  const code = await process.ended;
-  return { code, out: process.stdout, err: process.stderr };
+/** Runs `sluice` beside the sluices of the test. */
+function sluice(...args: string[]) {
+  const env = { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" };
+  return runCli(["--prefix", sluices.prefix(), ...args], env);
 }
 
 async function json<Answer>(...args: string[]): Promise<Answer> {

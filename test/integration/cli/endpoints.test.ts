@@ -1,6 +1,6 @@
 import { describe, expect, inject, it } from "vitest";
 import type { Webhooks } from "sluice/webhooks";
-import { scriptProcesses } from "../../support/children/script-process.ts";
+import { runCli } from "../../support/children/run-cli.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import {
@@ -12,22 +12,11 @@ import {
 } from "../../support/webhooks/open-hooks.ts";
 
 const sluices = realSluices();
-const processes = scriptProcesses();
 
-/** Runs `sluice endpoints` as a process of its own, beside the sender of the test. */
-async function endpoints(args: readonly string[], env: Record<string, string | undefined> = {}) {
-  const process = processes.start("src/cli/main.ts", {
-    args: ["--prefix", sluices.prefix(), "endpoints", ...args],
-    env: {
-      REDIS_URL: inject("redisUrl"),
-      SLUICE_BY: "ann",
-      SLUICE_WEBHOOK_KEYS: KEYS,
-      ...env,
-    },
-    isBuilt: true,
-  });
-  const code = await process.ended;
-  return { code, out: process.stdout, err: process.stderr };
+/** Runs `sluice endpoints` beside the sender of the test. */
+function endpoints(args: readonly string[], env: Record<string, string | undefined> = {}) {
+  const own = { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann", SLUICE_WEBHOOK_KEYS: KEYS };
+  return runCli(["--prefix", sluices.prefix(), "endpoints", ...args], { ...own, ...env });
 }
 
 async function json<Answer>(...args: string[]): Promise<Answer> {

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { runCli } from "../../support/children/run-cli.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { pretendWorker } from "../../support/jobs/outlook.ts";
 import { partsOf } from "../../../src/sluice/parts.ts";
@@ -21,11 +22,10 @@ function start(...args: string[]) {
   });
 }
 
-/** Runs `sluice` as a process of its own, beside the sluices of the test. */
-async function sluice(...args: string[]) {
-  const process = start(...args);
-  const code = await process.ended;
-  return { code, out: process.stdout, err: process.stderr };
+/** Runs `sluice` beside the sluices of the test. */
+function sluice(...args: string[]) {
+  const env = { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" };
+  return runCli(["--prefix", sluices.prefix(), ...args], env);
 }
 
 async function json<Answer>(...args: string[]): Promise<Answer> {
@@ -367,11 +367,12 @@ describe("sluice worker", () => {
     await writeFile(path, "export default 5;");
 
     expect((await sluice("worker", path)).err).toContain("its default export must be a function");
+    const idle = join(await folder(), "idle.mjs");
     await writeFile(
-      path,
+      idle,
       "export default (sluice) => void sluice.bucket('stripe', { rate: '1/s' });",
     );
-    const none = await sluice("worker", path);
+    const none = await sluice("worker", idle);
     expect(none).toMatchObject({ code: 2 });
     expect(none.err).toContain("it started no worker");
     const missing = await sluice("worker", join(path, "missing.mjs"));

@@ -155,6 +155,8 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   /** By the first name of the key. */
   const loads = new Map<string, Load>();
   let forgotKeysAtMs = performance.now();
+  /** The number of keys of which the latest request took no more jobs. Those of the other keys get no fewer places. */
+  let fullKeys = 0;
   /** The number of the floor that the next request names first. */
   let firstFloor = 0;
   let tripMs = 0;
@@ -180,7 +182,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   function want(): number {
     const unbegun = ready.length + Math.max(0, waiting - deferred());
     const recent = started.count(performance.now());
-    const most = Math.max(least, aheadOf(recent));
+    const most = Math.max(least, aheadOf(recent)) + fullKeys * MORE_OF_KEY;
     // Asks for no more jobs than the worker has room for. An extra job would stay here until its lock expires.
     const places = capacity() - ready.length;
     const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN, admits()));
@@ -212,6 +214,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       const ahead = Math.max(least - 1, aheadOf(recent));
       if (load.waiting >= ahead + MORE_OF_KEY && found.length < MOST_LEFT_OUT) found.push(name);
     }
+    fullKeys = found.length;
     return found;
   }
 

@@ -155,7 +155,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   /** By the first name of the key. */
   const loads = new Map<string, Load>();
   let forgotKeysAtMs = performance.now();
-  /** The number of keys of which the latest request took no more jobs. Those of the other keys get no fewer places. */
+  /** The number of keys that the latest request for jobs left out. Their surplus jobs take no places of other keys. */
   let fullKeys = 0;
   /** The number of the floor that the next request names first. */
   let firstFloor = 0;

@@ -364,6 +364,24 @@ describe("how many jobs a fetcher asks for", () => {
     await setup.fetcher.close();
   });
 
+  it("is two more for each key that waits here with more jobs than it starts", async () => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 10);
+    const ends: (() => void)[] = [];
+    const waits = [1, 2, 3].map(() =>
+      setup.fetcher.whileWaiting("acme", new Promise<void>((resolve) => ends.push(resolve))),
+    );
+
+    await setup.fetcher.next();
+    await lookAgain(setup.fetcher);
+
+    // The first request finds out that the key has enough.
+    expect(setup.asked.map(({ most }) => most)).toEqual([6 - 3, 6 + 2 - 3]);
+    for (const end of ends) end();
+    await Promise.all(waits);
+    await setup.fetcher.close();
+  });
+
   it("falls back to one when nothing has started for some time", async () => {
     const setup = setUpFetcher();
     startMany(setup.fetcher, 10);

@@ -22,7 +22,7 @@ describe("1,000 replicas that start at the same instant on an empty bucket", () 
     );
 
     for (const child of herd) child.send("go");
-    const codes = await Promise.all(herd.map(({ ended }) => ended));
+    await Promise.all(herd.map((child) => child.success()));
 
     const atMs = herd.flatMap(({ messages }) => messages.filter(Array.isArray).flat() as number[]);
     const first = Math.min(...atMs);
@@ -32,7 +32,6 @@ describe("1,000 replicas that start at the same instant on an empty bucket", () 
       ...figures,
       [`calls in the first second, of ${RATE}`]: firstSecond,
     });
-    expect(codes).toEqual(Array.from({ length: PROCESSES }, () => 0));
     expect(atMs).toHaveLength(PROCESSES * LINES);
     expect(worstWindow(atMs, 999.999)).toBeLessThanOrEqual(RATE);
     expect(figures.extra).toBe(0);

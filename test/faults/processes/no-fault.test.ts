@@ -23,7 +23,7 @@ describe("eight processes that offer more calls than the rate", () => {
     await waitUntil(areReady, "all are ready");
 
     for (const replica of replicas) replica.send("go");
-    const codes = await Promise.all(replicas.map(({ ended }) => ended));
+    await Promise.all(replicas.map((replica) => replica.success()));
 
     const { arrivals } = downstream;
     const slotsMs = arrivals.map(({ headers }) => Number(headers["x-slot-ms"]));
@@ -35,7 +35,6 @@ describe("eight processes that offer more calls than the rate", () => {
       used: usedShare(slotsMs, RATE),
       "most that a call was later than another, ms": jitterMs,
     });
-    expect(codes).toEqual(Array.from({ length: PROCESSES }, () => 0));
     expect(arrivals).toHaveLength(PROCESSES * CALLS_EACH);
     expect(figures.extra).toBe(0);
   });

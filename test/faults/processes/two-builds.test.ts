@@ -30,13 +30,12 @@ describe("two builds with different scripts on one Redis", () => {
     await waitUntil(isReady, "all are ready");
 
     for (const replica of replicas) replica.send("go");
-    const codes = await Promise.all(replicas.map(({ ended }) => ended));
+    await Promise.all(replicas.map((replica) => replica.success()));
 
     const atMs = downstream.arrivals.map(({ headers }) => Number(headers["x-slot-ms"]));
     const scripts = await scriptsOf(redis.operator);
     const figures = figuresOf(atMs, RATE);
     reportFigures("two builds with different scripts", { ...figures, scripts });
-    expect(codes).toEqual([0, 0, 0, 0]);
     // Each build has sent a draw of its own.
     expect(scripts).toBeGreaterThanOrEqual(2);
     expect(atMs).toHaveLength(4 * CALLS);

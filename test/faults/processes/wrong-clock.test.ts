@@ -32,12 +32,11 @@ describe("processes whose wall clocks are an hour off, each way", () => {
     await waitUntil(areReady, "all are ready");
 
     for (const replica of replicas) replica.send("go");
-    const codes = await Promise.all(replicas.map(({ ended }) => ended));
+    await Promise.all(replicas.map((replica) => replica.success()));
 
     const atMs = downstream.arrivals.map(({ headers }) => Number(headers["x-slot-ms"]));
     const figures = figuresOf(atMs, RATE);
     reportFigures("a process's clock is an hour off, calls", figures);
-    expect(codes).toEqual([0, 0, 0]);
     expect(atMs).toHaveLength(300);
     expect(figures.extra).toBe(0);
   });

@@ -131,7 +131,7 @@ describe.each([openai, stripe, octokit])(
       );
 
       for (const caller of callers) caller.send("go");
-      await Promise.all(callers.map(({ ended }) => ended));
+      await Promise.all(callers.map((caller) => caller.success()));
 
       const expected = Array.from({ length: CALLS }, (_, number) => `say ${number}`);
       for (const { messages } of callers) expect(messages[1]).toEqual(expected);

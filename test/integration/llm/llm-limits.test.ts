@@ -78,7 +78,7 @@ describe("four processes of calls of 1 to 1,000 sizes", () => {
       for (const caller of callers) caller.send("go");
       await waitUntil(() => api.taken.length >= ANSWERS, "enough have come");
       for (const caller of callers) caller.send("stop");
-      await Promise.all(callers.map(({ ended }) => ended));
+      await Promise.all(callers.map((caller) => caller.success()));
 
       const reports = callers.map(({ messages }) => messages[1] as LlmCallerReport);
       expect(reports.flatMap(({ failures }) => failures)).toEqual([]);

@@ -23,7 +23,7 @@ describe("four processes that call for customers and their endpoints", () => {
   it("keep the limits of all, of each customer and of each endpoint", async () => {
     const replicas = await start();
 
-    await Promise.all(replicas.map(({ ended }) => ended));
+    await Promise.all(replicas.map((replica) => replica.success()));
 
     expect(downstream.arrivals).toHaveLength(4 * 10 * ENDPOINTS.length);
     assertBounds(downstream);
@@ -34,7 +34,7 @@ describe("four processes that call for customers and their endpoints", () => {
     await waitUntil(() => downstream.arrivals.length > 60, "calls are under way");
 
     replicas[0]!.signal("SIGKILL");
-    await Promise.all(replicas.map(({ ended }) => ended));
+    await Promise.all(replicas.map((replica) => replica.success()));
 
     const own = downstream.arrivals.filter(
       ({ headers }) => headers["x-pid"] !== String(replicas[0]!.pid),

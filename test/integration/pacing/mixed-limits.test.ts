@@ -60,7 +60,7 @@ describe("four processes that share a bucket of several limits", () => {
     await waitUntil(() => replicas.every(({ messages }) => messages.length === 1), "all are ready");
 
     for (const replica of replicas) replica.send("go");
-    await Promise.all(replicas.map(({ ended }) => ended));
+    await Promise.all(replicas.map((replica) => replica.success()));
 
     const { arrivals } = downstream;
     expect(arrivals).toHaveLength(4 * calls);

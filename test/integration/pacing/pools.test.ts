@@ -50,7 +50,7 @@ async function runCallers(urls: Readonly<Record<string, string>>, calls: number)
   const callers = Array.from({ length: 4 }, () => processes.start("pool-caller.ts", args));
   await waitUntil(() => callers.every(({ messages }) => messages.length === 1), "all are ready");
   for (const caller of callers) caller.send("go");
-  expect(await Promise.all(callers.map(({ ended }) => ended))).toEqual([0, 0, 0, 0]);
+  await Promise.all(callers.map((caller) => caller.success()));
   return callers.reduce((sum, { messages }) => sum + Number(messages[1]), 0);
 }
 

@@ -26,7 +26,7 @@ describe("four processes that call one downstream", () => {
     await waitUntil(() => replicas.every(({ messages }) => messages.length === 1), "all are ready");
 
     for (const replica of replicas) replica.send("go");
-    await Promise.all(replicas.map(({ ended }) => ended));
+    await Promise.all(replicas.map((replica) => replica.success()));
 
     expect(downstream.arrivals).toHaveLength(800);
     expect(jainIndex(callsByProcess(downstream))).toBe(1);

@@ -12,6 +12,8 @@ export interface Child {
   signal(name: NodeJS.Signals): void;
   /** Its exit code, or null if a signal ended it. */
   readonly ended: Promise<number | null>;
+  /** Resolves when it has exited with 0. Otherwise rejects with what it wrote to its standard error. */
+  success(): Promise<void>;
 }
 
 interface ChildOptions {
@@ -45,16 +47,27 @@ export function children(after: typeof afterAll = afterEach): Children {
         execArgv: preload === undefined ? [] : ["--import", pathToFileURL(built(preload)).href],
         serialization: "advanced",
         env: { ...process.env, ...env },
+        stdio: ["inherit", "inherit", "pipe", "ipc"],
       });
       started.push(child);
       const messages: unknown[] = [];
       child.on("message", (message) => messages.push(message));
+      let stderr = "";
+      child.stderr!.on("data", (chunk: Buffer) => {
+        stderr += chunk.toString();
+        process.stderr.write(chunk);
+      });
+      const ended = once(child, "close").then(([code]) => code as number | null);
       return {
         pid: child.pid!,
         messages,
         send: (message) => void child.send(message),
         signal: (name) => void child.kill(name),
-        ended: once(child, "exit").then(([code]) => code as number | null),
+        ended,
+        async success() {
+          const code = await ended;
+          if (code !== 0) throw new Error(`${file} exited with ${code}:\n${stderr}`);
+        },
       };
     },
   };

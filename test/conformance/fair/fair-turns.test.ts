@@ -11,7 +11,7 @@ import { beginVirtualTime, type VirtualTime } from "../mixes/virtual-time.ts";
 import { fairMixOf, type FairMix } from "./fair-mix.ts";
 import { seedsOf } from "./seeds.ts";
 
-const COUNT = Number(process.env["FAIR_MIXES"] ?? 30);
+const COUNT = Number(process.env["FAIR_MIXES"] ?? 20);
 const FIRST = Number(process.env["FAIR_MIXES_FROM"] ?? 1_000);
 const FOR_MS = 8_000;
 const WINDOW_MS = 2_000;

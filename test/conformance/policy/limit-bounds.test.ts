@@ -101,7 +101,7 @@ describe.each(storeKinds())("a limit in $name", ({ open }) => {
 
           expect(EXCESS[limit.kind]!(limit, passed)).toBeLessThanOrEqual(0);
         }),
-        { numRuns: 60 },
+        { numRuns: 30 },
       );
     },
   );
@@ -183,7 +183,7 @@ describe.each(storeKinds())("a limit in $name", ({ open }) => {
 
         expect(most).toBeLessThanOrEqual(5);
       }),
-      { numRuns: 60 },
+      { numRuns: 30 },
     );
   });
 

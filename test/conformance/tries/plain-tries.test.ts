@@ -218,7 +218,7 @@ describe("tries for keys with plain limits", () => {
             if (keys.length > 0) await redis.del(keys);
           }
         }),
-        { numRuns: Number(process.env["HISTORIES"] ?? 1_000) },
+        { numRuns: Number(process.env["HISTORIES"] ?? 400) },
       );
 
       expect(answered.get(ownScript)!).toBeGreaterThan(answered.get("bucket/slots-draw")!);

@@ -10,7 +10,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 /** A process that stands still for half of it loses its locks, as one does that is killed. */
 const LOCK_MS = 5_000;
 const RATE = 250;
-const JOBS = 10_000;
+const JOBS = 4_000;
 /** About two seconds of work at the rate. */
 const CALLS_PER_DEATH = 2 * RATE;
 const CONCURRENCY = 20;

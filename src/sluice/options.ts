@@ -36,8 +36,9 @@ export interface SluiceOptions {
   /** The prefix of every key in Redis. Defaults to `"sluice"`. */
   readonly prefix?: string | undefined;
   /**
-   * How long a draw waits for Redis before it rejects with `StoreUnavailableError`. Defaults to
-   * 2,000 ms.
+   * How long a draw waits for Redis before it rejects with `StoreUnavailableError`. A single command
+   * may take half of it, at least 1 s and at most 5 s. After that, the command's connection is
+   * replaced. Defaults to 2,000 ms.
    */
   readonly storeTimeoutMs?: number | undefined;
   /**

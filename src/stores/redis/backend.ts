@@ -54,10 +54,10 @@ export interface Backend {
 }
 
 export function createBackend(options: BackendOptions): Backend {
-  const { redis, prefix } = options;
+  const { redis, prefix, timeoutMs } = options;
   const warnOfEviction = createEvictionWarning(options.logger);
   const open = (server: RedisInput, use: ConnectionUse): Redis | Cluster => {
-    const client = connect(server, use);
+    const client = connect(server, use, timeoutMs);
     warnOfEviction(client);
     return client;
   };

@@ -30,9 +30,16 @@ const LONGEST_BLOCK_MS = 10_000;
 /** The longest time that a blocking read waits for the next event. */
 export const EVENTS_BLOCK_MS = 5_000;
 
-/** Opens a connection with the settings and patches that its use requires. */
-export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster {
-  const client = open(input, SETTINGS[use]);
+/**
+ * Opens a connection with the settings and patches that its use requires. `timeoutMs` is how long a request may take,
+ * with all its attempts.
+ */
+export function connect(
+  input: RedisInput,
+  use: ConnectionUse,
+  timeoutMs: number = 2 * COMMAND_TIMEOUT_MS,
+): Redis | Cluster {
+  const client = open(input, patient(SETTINGS[use], timeoutMs));
   // Each bucket or request that waits for the connection adds a listener, so there is no maximum.
   // The value is not 0, because BullMQ would add its own few listeners to 0 and set that as the
   // maximum.
@@ -160,8 +167,13 @@ function isClient(input: RedisOptions | RedisClient): input is RedisClient {
   return "duplicate" in input && typeof input.duplicate === "function";
 }
 
-/** The time limit for the store's commands. A command that takes longer ends its connection. */
+/**
+ * The least time limit for the store's commands. A command that takes longer ends its connection, and three such
+ * commands in a row open the server's breaker.
+ */
 const COMMAND_TIMEOUT_MS = 1_000;
+/** No command waits longer than this, so that a server that hangs is left soon. */
+const LONGEST_COMMAND_MS = 5_000;
 /**
  * How often a cluster's client refreshes its list of nodes. Without refreshes, a subscriber would
  * stay on a hanging node.
@@ -233,6 +245,18 @@ const SETTINGS: Readonly<Record<ConnectionUse, RedisOptions>> = {
   // A lost read is not resent, because the next read may be for different streams.
   events: STORE_SETTINGS,
 };
+
+/** Lets commands take half of the time of a request, so that a second attempt is possible. */
+function patient(settings: RedisOptions, timeoutMs: number): RedisOptions {
+  const { commandTimeout, connectTimeout } = settings;
+  if (commandTimeout === undefined || connectTimeout === undefined) return settings;
+  const halfMs = Math.min(Math.ceil(timeoutMs / 2), LONGEST_COMMAND_MS);
+  return {
+    ...settings,
+    commandTimeout: Math.max(commandTimeout, halfMs),
+    connectTimeout: Math.max(connectTimeout, halfMs),
+  };
+}
 
 /** Returns the settings of a cluster's client, and of the client's connections to nodes. */
 function clusterSettings(

@@ -29,3 +29,20 @@ it("a worker that is far from Redis starts each job as soon as it has fetched it
   // Some come while the first waits for its slot; BullMQ by itself would have fetched them all by then.
   expect(fetched[0]).toBeLessThan(PLACES / 2);
 });
+
+it("a request waits for a reply that takes longer than a second, if storeTimeoutMs allows it", async () => {
+  const proxy = await startProxy(await startOwnRedis());
+  const redis = `redis://127.0.0.1:${proxy.port}`;
+  const sluice = openSluice({ redis, storeTimeoutMs: 20_000 });
+  const states: string[] = [];
+  sluice.on("store", ({ state }) => states.push(state));
+  const bucket = sluice.bucket("b", { rate: "100/s" });
+  await bucket.draw();
+
+  proxy.set("delay", 1_500);
+  const looks = [await bucket.peek(), await bucket.peek(), await bucket.peek()];
+  proxy.set("pass");
+
+  expect(looks.map(({ policy }) => policy)).toEqual(["100/s", "100/s", "100/s"]);
+  expect(states).toEqual([]);
+});

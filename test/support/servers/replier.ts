@@ -4,11 +4,13 @@ import { setTimeout as pause } from "node:timers/promises";
 /** How replies come: at once, late, or byte by byte, each in a turn of its own. */
 export type ReplyMode = "pass" | "delay" | "slice";
 
-/** How late a delayed reply is, in ms. */
+/** How late a delayed reply is by default, in ms. */
 export const REPLY_DELAY_MS = 200;
 
 /** Writes replies to a client in their order, whatever the mode was when each came. */
-export function createReplier(client: Socket): (reply: Buffer, mode: ReplyMode) => void {
+export function createReplier(
+  client: Socket,
+): (reply: Buffer, mode: ReplyMode, delayMs?: number) => void {
   let last = Promise.resolve();
   let left = 0;
 
@@ -22,9 +24,9 @@ export function createReplier(client: Socket): (reply: Buffer, mode: ReplyMode) 
     left -= 1;
   }
 
-  return (reply, mode) => {
+  return (reply, mode, delayMs = REPLY_DELAY_MS) => {
     if (mode === "pass" && left === 0) return void client.write(reply);
-    const dueMs = performance.now() + REPLY_DELAY_MS;
+    const dueMs = performance.now() + delayMs;
     left += 1;
     last = last.then(() => write(reply, mode, dueMs));
   };

@@ -14,7 +14,8 @@ export interface TcpProxy {
   readonly kept: number;
   /** The connections that clients have open. */
   readonly clients: ReadonlySet<Socket>;
-  set(mode: ProxyMode): void;
+  /** `delayMs` is how late delayed replies are. */
+  set(mode: ProxyMode, delayMs?: number): void;
   /** Every connection that there is goes dead, in both directions, and neither end is told; new ones work. */
   abandon(): void;
   /** Breaks every connection. */
@@ -27,6 +28,7 @@ export interface TcpProxy {
 /** A proxy in this process, between a client and a server on this machine, that breaks what it is told to. */
 export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
   let mode: ProxyMode = "pass";
+  let delayMs: number | undefined;
   let kept = 0;
   let isRefusing = false;
   const clients = new Set<Socket>();
@@ -56,7 +58,7 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
     function answer(bytes: Buffer): void {
       if (dead.has(client) || mode === "stall" || mode === "lose replies") keep(bytes);
       else if (mode === "reset") breakWithin(bytes, client);
-      else reply(bytes, mode);
+      else reply(bytes, mode, delayMs);
     }
 
     const upstream = connect(serverPort, "127.0.0.1");
@@ -89,8 +91,9 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
       return kept;
     },
     clients,
-    set(next) {
+    set(next, nextDelayMs) {
       mode = next;
+      delayMs = nextDelayMs;
       kept = 0;
     },
     abandon() {

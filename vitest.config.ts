@@ -11,9 +11,13 @@ const globalBuild = "test/support/setup/global-build.ts";
 /** By default, Vitest uses one worker for two cores. */
 const maxWorkers = 2;
 const withProcesses = {
+  // To load the sources anew for each file takes more than a second.
+  isolate: false,
   setupFiles: [withoutRedisUrl],
   globalSetup: [globalRedis, globalBuild],
   maxWorkers,
+  /** A busy machine may make real processes late. The output and `.ci/run` show which tests ran twice. */
+  retry: 1,
   sequence: { groupOrder: 1 },
 };
 
@@ -43,14 +47,17 @@ const alsoInMemory = [
   "workers/job-middleware",
 ].map((name) => `test/integration/${name}.test.ts`);
 
+/** Generous everywhere: what hangs is to be found, not what a busy machine does slowly. */
+const patient = { poll: { timeout: 60_000 } };
+
 export default defineConfig({
   test: {
     projects: [
-      // Generous everywhere: what hangs is to be found, not what a busy machine does slowly.
       {
         ...source,
         test: {
           name: "unit",
+          expect: patient,
           include: ["test/unit/**/*.test.ts"],
           testTimeout: 60_000,
           // To load the sources anew for each file takes two fifths of the time of all.
@@ -63,6 +70,7 @@ export default defineConfig({
         ...source,
         test: {
           name: "conformance",
+          expect: patient,
           include: ["test/conformance/**/*.test.ts", "test/fuzz/**/*.test.ts"],
           testTimeout: 120_000,
           isolate: false,
@@ -75,6 +83,7 @@ export default defineConfig({
         ...source,
         test: {
           name: "integration",
+          expect: patient,
           include: ["test/integration/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 60_000,
@@ -85,6 +94,7 @@ export default defineConfig({
         ...source,
         test: {
           name: "memory",
+          expect: patient,
           include: alsoInMemory,
           testTimeout: 120_000,
           hookTimeout: 60_000,
@@ -96,6 +106,7 @@ export default defineConfig({
         ...source,
         test: {
           name: "faults",
+          expect: patient,
           include: ["test/faults/**/*.test.ts"],
           testTimeout: 180_000,
           hookTimeout: 60_000,

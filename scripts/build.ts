@@ -1,13 +1,14 @@
 /**
  * Builds the published files in `dist/`: a few JavaScript files with their source maps by esbuild, types by `tsc`.
  * Packages in "dependencies" are not bundled. Those in "devDependencies" that the sources import are bundled, with
- * their licenses. `tsx scripts/build.ts [folder in which dist/ is made]`
+ * their licenses. `tsx scripts/build.ts [folder in which dist/ is made] [--without-types]`
  */
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import process from "node:process";
+import { parseArgs } from "node:util";
 import { build, transform, type Metafile, type Plugin } from "esbuild";
 import packageJson from "../package.json" with { type: "json" };
 import { translate } from "../src/stores/memory/lua/translate.ts";
@@ -16,7 +17,11 @@ import { readLua } from "../src/stores/redis/scripts/script.ts";
 import { readPageFiles } from "../src/server/dashboard/page-files.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
-const DIST = resolve(process.argv[2] ?? ROOT, "dist");
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { "without-types": { type: "boolean", default: false } },
+});
+const DIST = resolve(positionals[0] ?? ROOT, "dist");
 /**
  * The build goes to this folder first, so that processes running from `dist/` keep their files until it is complete.
  */
@@ -276,8 +281,8 @@ function licenseInManifest({ name, license, author }: Manifest): string {
 }
 
 function writeTypes(): void {
-  const options = ["-p", ROOT, "--emitDeclarationOnly", "--outDir", OUT];
-  execFileSync(join(ROOT, "node_modules/.bin/tsc"), options, { stdio: "inherit" });
+  const args = ["-p", ROOT, "--emitDeclarationOnly", "--outDir", OUT];
+  execFileSync(join(ROOT, "node_modules/.bin/tsc"), args, { stdio: "inherit" });
   const kept = new Set<string>();
   for (const path of TYPES) keepTypes(join(OUT, path), kept);
   for (const path of readdirSync(OUT, { recursive: true, encoding: "utf8" })) {
@@ -308,6 +313,6 @@ function keepTypes(path: string, kept: Set<string>): void {
 rmSync(OUT, { recursive: true, force: true });
 writeLicenses(await bundle());
 await bundleForBrowsers();
-writeTypes();
+if (!options["without-types"]) writeTypes();
 rmSync(DIST, { recursive: true, force: true });
 renameSync(OUT, DIST);

@@ -31,7 +31,6 @@ it("all webhooks arrive, and only those in flight arrive twice, when senders and
     waitUntil,
     startSender() {
       const sender = scripts.start("workers/webhook-worker.ts", {
-        isBuilt: true,
         env: {
           REDIS_URL: first.url,
           SLUICE_WEBHOOK_KEYS: KEYS,

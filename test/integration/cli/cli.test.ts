@@ -16,7 +16,6 @@ async function sluice(...args: string[]) {
   const started = processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), ...args],
     env: { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" },
-    isBuilt: true,
   });
   const code = await started.ended;
   return { code, out: started.stdout, err: started.stderr };
@@ -207,7 +206,6 @@ describe("sluice", () => {
     const top = processes.start("src/cli/main.ts", {
       args: ["--prefix", sluices.prefix(), "top", "--every", "1"],
       env: { REDIS_URL: inject("redisUrl") },
-      isBuilt: true,
     });
     await waitUntil(() => top.stdout.includes("stripe"), "it has written");
 
@@ -227,7 +225,7 @@ describe("sluice", () => {
 
   it("starts at the top of a terminal each time, but not in JSON", async () => {
     await usedBucket();
-    const main = join(inject("builtRoot"), "src/cli/main.js");
+    const main = join(inject("builtRoot"), "dist/cli.js");
     // Python's own pseudo-terminal.
     const inTerminal = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
     const top = async (...more: string[]): Promise<string> => {

@@ -17,7 +17,6 @@ function conform(env: Record<string, string | undefined>, ...args: readonly stri
   const started = processes.start("src/cli/main.ts", {
     args: ["--prefix", prefix, "conform", "--quick", ...args],
     env,
-    isBuilt: true,
   });
   return { started, prefix };
 }

@@ -10,7 +10,6 @@ function demo(...args: readonly string[]) {
   return processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), "demo", ...args],
     env: { REDIS_URL: inject("redisUrl") },
-    isBuilt: true,
   });
 }
 
@@ -58,7 +57,6 @@ describe("sluice demo", () => {
     const wrong = demo("--rate", "fast");
     const away = processes.start("src/cli/main.ts", {
       args: ["demo", "--redis", "redis://127.0.0.1:1"],
-      isBuilt: true,
     });
 
     expect([await wrong.ended, await away.ended]).toEqual([2, 4]);

@@ -16,7 +16,6 @@ async function startDev(
   const started = processes.start("src/cli/main.ts", {
     args: ["dev", "--port", "0", "--redis-port", "0", "--webhooks-port", "0", ...args],
     env,
-    isBuilt: true,
   });
   await waitUntil(() => /^webhooks /m.test(started.stdout), "it is ready");
   await waitUntil(
@@ -129,7 +128,6 @@ describe("sluice dev", () => {
     const wrong = processes.start("src/cli/main.ts", {
       args: ["dev", "--redis-port", "x"],
       env: { REDIS_URL: undefined },
-      isBuilt: true,
     });
 
     expect(await wrong.ended).toBe(2);
@@ -139,6 +137,7 @@ describe("sluice dev", () => {
 
 it("an example runs on a machine without Redis, Docker or root", async () => {
   const example = processes.start("examples/run.ts", {
+    isSource: true,
     args: ["webhook"],
     env: { REDIS_URL: undefined, PATH: process.execPath.replace(/\/[^/]*$/, "/none") },
   });

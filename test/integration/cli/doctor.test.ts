@@ -17,7 +17,6 @@ it("sluice doctor lists settings of Redis that drop limits and jobs, and what to
   const doctor = processes.start("src/cli/main.ts", {
     args: ["doctor", "--json"],
     env: { REDIS_URL: url },
-    isBuilt: true,
   });
   await doctor.ended;
 
@@ -36,7 +35,6 @@ it.each([
 ])("sluice doctor refuses %s like every other command", async (url, why) => {
   const doctor = processes.start("src/cli/main.ts", {
     args: ["doctor", "--redis", url],
-    isBuilt: true,
   });
 
   expect(await doctor.ended).toBe(2);
@@ -44,7 +42,7 @@ it.each([
 });
 
 it("sluice --version prints the version of the package", async () => {
-  const version = processes.start("src/cli/main.ts", { args: ["--version"], isBuilt: true });
+  const version = processes.start("src/cli/main.ts", { args: ["--version"] });
 
   expect(await version.ended).toBe(0);
   expect(version.stdout).toMatch(/^\d+\.\d+\.\d+\n$/);

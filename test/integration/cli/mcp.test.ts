@@ -29,7 +29,7 @@ async function openService() {
 
 /** A session of an MCP client with `sluice mcp`. */
 function openSession(...args: string[]) {
-  const main = join(inject("builtRoot"), "src/cli/main.js");
+  const main = join(inject("builtRoot"), "dist/cli.js");
   const env = { ...process.env, REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" };
   const prefix = ["--prefix", sluices.prefix()];
   const child = spawn(process.execPath, [main, ...prefix, "mcp", ...args], { env });

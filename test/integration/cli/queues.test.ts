@@ -18,7 +18,6 @@ function start(...args: string[]) {
   return processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), ...args],
     env: { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" },
-    isBuilt: true,
   });
 }
 
@@ -318,7 +317,7 @@ describe("sluice enqueue", () => {
   it("shows its progress in a terminal, and reads standard input", async () => {
     const { queue } = await openQueue();
     const file = await fileOf(Array.from({ length: 700 }, (_, number) => ({ data: number })));
-    const command = [process.execPath, join(inject("builtRoot"), "src/cli/main.js")];
+    const command = [process.execPath, join(inject("builtRoot"), "dist/cli.js")];
     const args = ["--prefix", sluices.prefix(), "enqueue", "charges", "--file", "-"];
     const line = [...command, ...args].map((part) => `'${part}'`).join(" ");
     const env = { ...process.env, REDIS_URL: inject("redisUrl"), FILE: file };

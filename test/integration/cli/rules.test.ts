@@ -21,7 +21,6 @@ function start(...args: string[]) {
   return processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), ...args],
     env: { REDIS_URL: inject("redisUrl") },
-    isBuilt: true,
   });
 }
 

@@ -32,7 +32,6 @@ it("sluice worker ends no job early when the output of its handlers is not read"
   const worker = processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), "worker", module],
     env: { REDIS_URL: inject("redisUrl") },
-    isBuilt: true,
   });
   await queue.enqueue(0);
   await waitUntil(() => worker.stdout.includes("did 0"), "it works");
@@ -82,7 +81,6 @@ describe("sluice worker --until-empty", () => {
       processes.start("src/cli/main.ts", {
         args: ["--prefix", sluices.prefix(), "worker", module, "--until-empty", ...args],
         env: { REDIS_URL: redisUrl },
-        isBuilt: true,
       });
     return { service, bucket, orders, start };
   }
@@ -141,7 +139,7 @@ describe("sluice worker --until-empty", () => {
 
   it("sends the webhooks of a module that starts a webhook worker", async () => {
     const { service, start } = await open(`
-import { createWebhooks } from ${JSON.stringify(join(inject("builtRoot"), "src/webhooks/index.js"))};
+import { createWebhooks } from ${JSON.stringify(join(inject("builtRoot"), "dist/webhooks.js"))};
 export default (sluice) => {
   createWebhooks(sluice, ${JSON.stringify(LOCAL)}).worker();
 };`);
@@ -197,7 +195,6 @@ it("sluice worker refuses --idle without --until-empty", async () => {
   const worker = processes.start("src/cli/main.ts", {
     args: ["worker", "none.mjs", "--idle", "5s"],
     env: { REDIS_URL: inject("redisUrl") },
-    isBuilt: true,
   });
 
   expect(await worker.ended).toBe(2);

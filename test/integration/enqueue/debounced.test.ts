@@ -262,7 +262,6 @@ export default (sluice) => {
       processes.start("src/cli/main.ts", {
         args: ["--prefix", sluices.prefix(), "worker", module],
         env: { REDIS_URL: inject("redisUrl") },
-        isBuilt: true,
       });
     const killed = start();
     const old = await queue.enqueue("held", debounced(1));

@@ -175,7 +175,6 @@ export default (sluice) => {
       processes.start("src/cli/main.ts", {
         args: ["--prefix", sluices.prefix(), "worker", module],
         env: { REDIS_URL: inject("redisUrl") },
-        isBuilt: true,
       });
     const killed = start();
     const held = await queue.enqueue("held", NEWEST);

@@ -28,8 +28,6 @@ const LATE_MS = 75;
 const LATE = (RATE * LATE_MS) / 1_000;
 /** How many calls a tenant makes at once through each way, in a loop. */
 const LOOPS = 20;
-/** A machine that is busy with other tests may hold up all four processes once. */
-const TWICE = { retry: 1 };
 
 const processes = children();
 const sluices = realSluices();
@@ -106,60 +104,56 @@ describe("tenants whose calls come through a function, a queue, HTTP and a proxy
     await waitUntil(() => mostUsed(calls(), latest()) >= LEAST_USED, "the rate is used in full");
   }
 
-  it(
-    "share the rate evenly, and a light tenant passes a backlog of 5,000 calls",
-    TWICE,
-    async () => {
-      const callers = await start(downstream.url, {
-        rate: `${RATE}/s`,
-        burst: LARGEST,
-        fair: true,
-      });
-      callers.order("inline", { key: "flood", cost: 1, count: 4_600 });
-      callers.order("http", { key: "flood", cost: 1, count: 200 });
-      callers.order("forward", { key: "flood", cost: 1, count: 200 });
-      callers.order("jobs", { key: "bolt", cost: LARGEST, count: 500 });
-      keepCalling(callers, "acme", "inline", "http", "forward");
-      const fromMs = await untilAllAreServed("flood", "acme", "bolt");
+  it("share the rate evenly, and a light tenant passes a backlog of 5,000 calls", async () => {
+    const callers = await start(downstream.url, {
+      rate: `${RATE}/s`,
+      burst: LARGEST,
+      fair: true,
+    });
+    callers.order("inline", { key: "flood", cost: 1, count: 4_600 });
+    callers.order("http", { key: "flood", cost: 1, count: 200 });
+    callers.order("forward", { key: "flood", cost: 1, count: 200 });
+    callers.order("jobs", { key: "bolt", cost: LARGEST, count: 500 });
+    keepCalling(callers, "acme", "inline", "http", "forward");
+    const fromMs = await untilAllAreServed("flood", "acme", "bolt");
 
-      for (const [index, door] of [...DOORS, ...DOORS].entries()) {
-        callers.order(door, { key: `light ${index}`, cost: 1, count: 1 });
-        await waitUntil(
-          () => callsOf(`light ${index}`).length === 1,
-          `a call through ${door} arrives`,
-        );
-        await untilUsed(RATE / 2);
-      }
-      const idleUntilMs = Date.now();
-      keepCalling(callers, "idle", "inline", "http");
-      await untilAllAreServed("idle");
-      const toMs = await untilUsed(3 * RATE);
+    for (const [index, door] of [...DOORS, ...DOORS].entries()) {
+      callers.order(door, { key: `light ${index}`, cost: 1, count: 1 });
+      await waitUntil(
+        () => callsOf(`light ${index}`).length === 1,
+        `a call through ${door} arrives`,
+      );
+      await untilUsed(RATE / 2);
+    }
+    const idleUntilMs = Date.now();
+    keepCalling(callers, "idle", "inline", "http");
+    await untilAllAreServed("idle");
+    const toMs = await untilUsed(3 * RATE);
 
-      const all = calls();
-      const tenants = ["flood", "acme", "bolt"];
-      const alone = { fromMs, toMs: idleUntilMs };
-      const waits = all
-        .filter(({ tenant }) => tenant.startsWith("light"))
-        .map((call) => unitsBefore(all, call));
-      const first = windowsOf(callsOf("idle"), {
-        fromMs: idleUntilMs,
-        toMs,
-        windowMs: WINDOW_MS,
-        stepMs: toMs,
-      })[0]!;
-      expect(callers.failures).toEqual([]);
-      expect(shortfalls(all, alone, equal(...tenants))).toEqual([]);
-      expect(
-        shortfalls(all, { fromMs: idleUntilMs + 300, toMs }, equal(...tenants, "idle")),
-      ).toEqual([]);
-      expect(waits).toHaveLength(2 * DOORS.length);
-      expect(Math.max(...waits)).toBeLessThanOrEqual(tenants.length * LARGEST + 2 * HORIZON + LATE);
-      expect(unitsOf(first)).toBeLessThanOrEqual((RATE * 2) / 4 + 4 * LARGEST + HORIZON + LATE);
-      await untilFull();
-    },
-  );
+    const all = calls();
+    const tenants = ["flood", "acme", "bolt"];
+    const alone = { fromMs, toMs: idleUntilMs };
+    const waits = all
+      .filter(({ tenant }) => tenant.startsWith("light"))
+      .map((call) => unitsBefore(all, call));
+    const first = windowsOf(callsOf("idle"), {
+      fromMs: idleUntilMs,
+      toMs,
+      windowMs: WINDOW_MS,
+      stepMs: toMs,
+    })[0]!;
+    expect(callers.failures).toEqual([]);
+    expect(shortfalls(all, alone, equal(...tenants))).toEqual([]);
+    expect(shortfalls(all, { fromMs: idleUntilMs + 300, toMs }, equal(...tenants, "idle"))).toEqual(
+      [],
+    );
+    expect(waits).toHaveLength(2 * DOORS.length);
+    expect(Math.max(...waits)).toBeLessThanOrEqual(tenants.length * LARGEST + 2 * HORIZON + LATE);
+    expect(unitsOf(first)).toBeLessThanOrEqual((RATE * 2) / 4 + 4 * LARGEST + HORIZON + LATE);
+    await untilFull();
+  });
 
-  it("share the rate by their weights, and one gets its floor", TWICE, async () => {
+  it("share the rate by their weights, and one gets its floor", async () => {
     const fair = { weights: { gold: 3 }, floors: { small: "20/s" } } as const;
     const callers = await start(downstream.url, { rate: `${RATE}/s`, burst: LARGEST, fair });
     keepCalling(callers, "gold", "inline", "http", "forward");
@@ -186,7 +180,7 @@ describe("tenants that share a concurrency limit", () => {
   const LATENCY_MS = 50;
   const downstream = useDownstream({ latencyMs: LATENCY_MS });
 
-  it("start equally many calls, and never more at once than the limit", TWICE, async () => {
+  it("start equally many calls, and never more at once than the limit", async () => {
     const callers = await start(downstream.url, { limits: [concurrency(LEASES)], fair: true });
     callers.order("inline", { key: "flood", cost: 1, count: 2_000 });
     callers.order("jobs", { key: "bulk", cost: 1, count: 500 });

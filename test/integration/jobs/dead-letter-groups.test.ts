@@ -142,7 +142,7 @@ describe("groups of dead letters for operators", () => {
     const run = async (...args: string[]): Promise<string> => {
       const all = ["--prefix", sluices.prefix(), ...args];
       const env = { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" };
-      const script = scripts.start("src/cli/main.ts", { args: all, env, isBuilt: true });
+      const script = scripts.start("src/cli/main.ts", { args: all, env });
       expect({ code: await script.ended, stderr: script.stderr }).toEqual({ code: 0, stderr: "" });
       return script.stdout;
     };

@@ -177,12 +177,10 @@ it("explains a key by the budget of each of its levels, over HTTP and in a shell
   const shell = shells.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), "why", "llm", "--key", "search", "ann"],
     env: { REDIS_URL: inject("redisUrl") },
-    isBuilt: true,
   });
   const ofBucket = shells.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), "bucket", "llm"],
     env: { REDIS_URL: inject("redisUrl") },
-    isBuilt: true,
   });
   await Promise.all([shell.ended, ofBucket.ended]);
 

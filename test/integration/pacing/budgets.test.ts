@@ -222,7 +222,8 @@ describe("a bucket with a budget", () => {
     const sluice = sluices.open();
     const price = priceOf({ free: { input: 0, output: 0 }, "*": { input: 1, output: 1 } });
     const priceOfCall = (model: string) => price({ model, usage: { input: 1_000_000 } });
-    const bucket = sluice.bucket("b", { rate: "100/s", limits: [usd({ amount: 1 })] });
+    // With a burst, a try has room right after other calls.
+    const bucket = sluice.bucket("b", { rate: "100/s", burst: 10, limits: [usd({ amount: 1 })] });
     const ask = bucket.throttled(async (model: string) => model, {
       cost: priceOfCall,
       settle: priceOfCall,

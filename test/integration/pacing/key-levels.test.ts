@@ -34,7 +34,7 @@ describe("four processes that call for customers and their endpoints", () => {
     await waitUntil(() => downstream.arrivals.length > 60, "calls are under way");
 
     replicas[0]!.signal("SIGKILL");
-    await Promise.all(replicas.map((replica) => replica.success()));
+    await Promise.all(replicas.map(({ ended }) => ended));
 
     const own = downstream.arrivals.filter(
       ({ headers }) => headers["x-pid"] !== String(replicas[0]!.pid),

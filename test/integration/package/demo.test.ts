@@ -7,7 +7,11 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const scripts = scriptProcesses();
 
 function startDemo(args: readonly string[], redisUrl?: string): ScriptProcess {
-  return scripts.start("examples/demo/main.ts", { args, env: { REDIS_URL: redisUrl } });
+  return scripts.start("examples/demo/main.ts", {
+    args,
+    env: { REDIS_URL: redisUrl },
+    isSource: true,
+  });
 }
 
 /** The processes that the demo says it has started: Redis, the downstream and the workers. */

@@ -21,6 +21,7 @@ function runExample(
   return scripts.start("examples/run.ts", {
     args,
     env: { ...BARE, REDIS_URL: inject("redisUrl"), ...env },
+    isSource: true,
   });
 }
 
@@ -75,6 +76,7 @@ describe("the data of an example", () => {
     const example = scripts.start(file, {
       args: ["webhook"],
       env: { ...BARE, REDIS_URL: url, PORT: "0" },
+      isSource: file === "examples/run.ts",
     });
     await waitUntil(() => example.stdout.includes(line), "the example runs");
 

@@ -16,7 +16,6 @@ interface Shown {
 describe("examples/servers/bull-board.ts", () => {
   it("shows a queue of a sluice with its jobs, named by their keys, and ends on SIGTERM", async () => {
     const server = scripts.start("examples/servers/bull-board.ts", {
-      isBuilt: true,
       env: { REDIS_URL: inject("redisUrl"), PORT: "0", SLUICE_PREFIX: `t${randomUUID()}` },
     });
     const urlOf = (): string | undefined => /http:\S+/.exec(server.stdout)?.[0];

@@ -17,7 +17,6 @@ function serve(args: readonly string[], env: Record<string, string> = {}) {
   return processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), "serve", "--port", "0", ...args],
     env: { REDIS_URL: inject("redisUrl"), ...env },
-    isBuilt: true,
   });
 }
 

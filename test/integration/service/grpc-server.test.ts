@@ -169,7 +169,6 @@ it("sluice serve --grpc says where it listens, answers, and ends on SIGTERM", as
   const server = processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), "serve", "--port=0", "--grpc=0", "--insecure-local"],
     env: { REDIS_URL: inject("redisUrl") },
-    isBuilt: true,
   });
   await waitUntil(() => /^grpc \S+$/m.test(server.stdout), "it says where gRPC is");
   const envoy = clients.open(/^grpc (\S+)$/m.exec(server.stdout)![1]!);

@@ -17,7 +17,6 @@ function serveIn(env: Readonly<Record<string, string>>, ...args: string[]) {
   return processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), "serve", "--port", "0", ...args],
     env: { REDIS_URL: inject("redisUrl"), ...env },
-    isBuilt: true,
   });
 }
 

@@ -15,7 +15,6 @@ function serve(...args: string[]) {
   return processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), "serve", "--port", "0", "--insecure-local", ...args],
     env: { REDIS_URL: inject("redisUrl") },
-    isBuilt: true,
   });
 }
 

@@ -117,7 +117,6 @@ describe("an operator", () => {
     const shell = processes.start("src/cli/main.ts", {
       args: ["--prefix", sluices.prefix(), "bucket", "api"],
       env: { REDIS_URL: inject("redisUrl") },
-      isBuilt: true,
     });
     expect(await shell.ended).toBe(0);
     expect(shell.stdout).toContain(sentence);

@@ -23,7 +23,7 @@ function startBroadcaster(id: string, tenants: readonly string[] = []): ScriptPr
     SLUICE_WEBHOOK_KEYS: KEYS,
   };
   const file = "test/support/processes/webhook-broadcaster.ts";
-  return scripts.start(file, { isBuilt: true, env, args: [id, ...tenants] });
+  return scripts.start(file, { env, args: [id, ...tenants] });
 }
 
 const nameOf = (at: number): string => `t-${String(at).padStart(4, "0")}`;

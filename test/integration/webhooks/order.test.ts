@@ -192,8 +192,7 @@ describe("an ordered endpoint", () => {
       SLUICE_WEBHOOK_KEYS: KEYS,
     };
     const file = "test/support/processes/webhook-worker.ts";
-    const start = (): ReturnType<typeof scripts.start> =>
-      scripts.start(file, { isBuilt: true, env });
+    const start = (): ReturnType<typeof scripts.start> => scripts.start(file, { env });
     let workers = [start(), start()];
     await sendAll(hooks, ids(80));
 

@@ -1,6 +1,6 @@
 import { subscribe } from "node:diagnostics_channel";
 import { Redis } from "ioredis";
-import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
 import type { Webhooks } from "sluice/webhooks";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { worstWindow } from "../../../src/entries/testing/worst-window.ts";
@@ -24,7 +24,10 @@ subscribe("undici:request:headers", (message) => {
 
 describe("the first webhook of a process", () => {
   it("is not the first request, which would take longer: it has sent some to itself", async () => {
-    const hooks = openHooks(sluices);
+    // Other tests of this process have sent webhooks.
+    vi.resetModules();
+    const anew = await import("../../support/webhooks/open-hooks.ts");
+    const hooks = anew.openHooks(sluices);
     const receiver = await startReceiver();
     await put(hooks, { ...REF, url: receiver.url });
 

@@ -159,7 +159,7 @@ describe("send()", () => {
     };
     const file = "test/support/processes/webhook-sender.ts";
 
-    const senders = [0, 1].map(() => scripts.start(file, { isBuilt: true, env, args: ["100"] }));
+    const senders = [0, 1].map(() => scripts.start(file, { env, args: ["100"] }));
 
     expect(await Promise.all(senders.map(({ ended }) => ended))).toEqual([0, 0]);
     const answers = senders.flatMap(({ stdout }) => stdout.trim().split("\n"));

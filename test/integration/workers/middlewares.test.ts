@@ -12,7 +12,6 @@ describe.each(["examples/servers/express-middleware.ts", "examples/servers/fasti
   (file) => {
     async function start(): Promise<{ url: string; server: ScriptProcess }> {
       const server = scripts.start(file, {
-        isBuilt: true,
         env: { REDIS_URL: inject("redisUrl"), PORT: "0" },
       });
       const urlOf = (): string | undefined => /http:\S+/.exec(server.stdout)?.[0];

@@ -44,7 +44,6 @@ async function openProducer(endpoint: Partial<PutEndpoint> = {}): Promise<Webhoo
 
 function startWorker(env: Readonly<Record<string, string>> = {}): ScriptProcess {
   return scripts.start("workers/webhook-worker.ts", {
-    isBuilt: true,
     env: {
       REDIS_URL: inject("redisUrl"),
       SLUICE_PREFIX: sluices.prefix(),

@@ -5,7 +5,7 @@ import { afterEach, inject } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 
-/** A TypeScript file that runs as a process of its own. */
+/** A file of the repository that runs as a process of its own. */
 export interface ScriptProcess {
   readonly pid: number;
   /** What it wrote so far. */
@@ -27,8 +27,8 @@ interface ScriptOptions {
   readonly args?: readonly string[];
   /** Added to the environment; undefined takes a variable out. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Run what is built of the file, which starts sooner. Defaults to false. */
-  readonly isBuilt?: boolean;
+  /** Run the file itself, and not what is built of it, which starts sooner. Defaults to false. */
+  readonly isSource?: boolean;
 }
 
 /** Scripts of this test file; those that a test leaves are killed after it. */
@@ -42,12 +42,12 @@ export function scriptProcesses(): ScriptProcesses {
   });
 
   return {
-    start(file, { args = [], env = {}, isBuilt = false }) {
-      const command = isBuilt
-        ? [file.replace(".ts", ".js")]
-        : ["--conditions=@sluice/source", "--import", "tsx", file];
+    start(file, { args = [], env = {}, isSource = false }) {
+      const command = isSource
+        ? ["--conditions=@sluice/source", "--import", "tsx", file]
+        : [file.replace(/^src\/cli\/main\.ts$/, "dist/cli.js").replace(/\.ts$/, ".js")];
       const child = spawn(process.execPath, [...command, ...args], {
-        cwd: isBuilt ? inject("builtRoot") : ROOT,
+        cwd: isSource ? ROOT : inject("builtRoot"),
         env: { ...process.env, ...env },
         stdio: ["ignore", "pipe", "pipe"],
       });

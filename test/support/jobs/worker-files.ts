@@ -22,7 +22,7 @@ export function workerFiles(sluices: RealSluices): WorkerFiles {
     start(file, env) {
       const where = { REDIS_URL: inject("redisUrl"), SLUICE_PREFIX: sluices.prefix() };
       const all = { ...where, LOG_LEVEL: "trace", ...env };
-      return scripts.start(`workers/${file}`, { env: all, isBuilt: true });
+      return scripts.start(`workers/${file}`, { env: all });
     },
   };
 }

@@ -73,7 +73,7 @@ describe("a grant", () => {
     const ran: string[] = [];
     sluice.worker(queue, async ({ data }) => void ran.push(data));
     const job = await queue.enqueue("later", { cost: { usd: 1 } });
-    await waitUntil(async () => (await bucket.status()).waiting.total > 0, "the job waits");
+    await waitUntil(async () => (await job.explain())?.limit !== undefined, "the job waits");
 
     const { waitsFor, limit } = (await job.explain())!;
     expect([waitsFor, limit]).toEqual(["limit", "10/year usd"]);

@@ -86,6 +86,7 @@ function workOurs(next: () => Promise<Fetched>, processor: () => Promise<void> =
     lockMs: AN_HOUR_MS,
     mayStall: () => false,
     onStored: async () => {},
+    onEnded: () => {},
     onRecovered: async () => {},
     logger: { warn: () => {}, error: () => {} },
   };

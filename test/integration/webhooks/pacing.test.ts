@@ -6,7 +6,13 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 import { worstWindow } from "../../../src/entries/testing/worst-window.ts";
 import { startHostile } from "../../support/servers/hostile-endpoints.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
-import { openHooks, put, startReceiver, untilIdle } from "../../support/webhooks/open-hooks.ts";
+import {
+  LOCAL,
+  openHooks,
+  put,
+  startReceiver,
+  untilIdle,
+} from "../../support/webhooks/open-hooks.ts";
 
 const sluices = realSluices();
 const REF = { tenant: "acme", id: "a" };
@@ -26,8 +32,11 @@ describe("the first webhook of a process", () => {
   it("is not the first request, which would take longer: it has sent some to itself", async () => {
     // Other tests of this process have sent webhooks.
     vi.resetModules();
-    const anew = await import("../../support/webhooks/open-hooks.ts");
-    const hooks = anew.openHooks(sluices);
+    const { createSluice } = await import("sluice");
+    const { createWebhooks } = await import("sluice/webhooks");
+    const sluice = createSluice({ redis: inject("redisUrl"), prefix: sluices.prefix() });
+    onTestFinished(() => sluice.close());
+    const hooks = createWebhooks(sluice, LOCAL);
     const receiver = await startReceiver();
     await put(hooks, { ...REF, url: receiver.url });
 

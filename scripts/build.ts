@@ -7,7 +7,6 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join, relative, resolve } from "node:path";
-import process from "node:process";
 import { parseArgs } from "node:util";
 import { build, transform, type Metafile, type Plugin } from "esbuild";
 import packageJson from "../package.json" with { type: "json" };

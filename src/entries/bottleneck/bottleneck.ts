@@ -2,7 +2,7 @@
 import { CostTooLargeError, InvalidOptionError } from "../../core/errors.ts";
 import { createSluice, type Sluice } from "../../sluice/create-sluice.ts";
 import { Batcher } from "./batcher.ts";
-import { IORedisConnection, logTo, type Clients } from "./connection.ts";
+import { connectionOf, IORedisConnection, logTo, type Clients } from "./connection.ts";
 import { Events, type Listener } from "./events.ts";
 import {
   BottleneckError,
@@ -35,7 +35,6 @@ import {
 /** How long a limiter waits before it asks an unreachable Redis again, in ms. */
 const RETRY_MS = 500;
 const DEFAULT_PENALTY_MS = 5_000;
-const DEFAULT_TIMEOUT_MS = 300_000;
 
 interface EventInfoRetryable extends EventInfo {
   readonly retryCount: number;
@@ -96,7 +95,8 @@ export class Bottleneck {
   static readonly version = "2.19.5";
   /** For code that was compiled from `import Bottleneck from "bottleneck"` to CommonJS. */
   static readonly default: typeof Bottleneck = Bottleneck;
-  static readonly Group: typeof Group;
+  /** Set by `group.ts`. */
+  static readonly Group: typeof import("./group.ts").Group;
 
   readonly id: string;
   readonly datastore: "local" | "redis" | "ioredis";
@@ -704,129 +704,9 @@ function readCall(
   return { options: options as JobOptions, task: task as Task, args };
 }
 
-function connectionOf(options: ConstructorOptions): IORedisConnection | undefined {
-  const { connection, datastore, clientOptions, clusterNodes } = options;
-  if (connection instanceof IORedisConnection) return connection;
-  if (connection !== undefined && connection !== null) {
-    const remedy = "give a Bottleneck.IORedisConnection of sluice/bottleneck";
-    const where = "new Bottleneck()";
-    throw new InvalidOptionError({ where, option: "connection", value: connection, remedy });
-  }
-  if (datastore === undefined || datastore === null || datastore === "local") return undefined;
-  return new IORedisConnection({ clientOptions, clusterNodes });
-}
-
 function nextTick(ms = 0): Promise<void> {
   return new Promise((resolve) => void setTimeout(resolve, ms));
 }
-
-/** The events of a group. */
-interface GroupEvents {
-  error: (error: any) => unknown;
-  created: (limiter: Bottleneck, key: string) => unknown;
-}
-
-// oxlint-disable-next-line typescript/no-unsafe-declaration-merging -- Events adds these methods
-export interface Group {
-  on<Name extends keyof GroupEvents>(name: Name, listener: GroupEvents[Name]): this;
-  once<Name extends keyof GroupEvents>(name: Name, listener: GroupEvents[Name]): this;
-  removeAllListeners(name?: string): void;
-}
-
-/** Limiters by key, created when they are first needed. */
-// oxlint-disable-next-line typescript/no-unsafe-declaration-merging -- Events adds these methods
-export class Group {
-  readonly id: string;
-  readonly datastore: string | undefined;
-  readonly connection: IORedisConnection | undefined;
-  readonly #events: Events;
-  readonly #limiters = new Map<string, Bottleneck>();
-  readonly #ownsConnection: boolean;
-  #options: ConstructorOptions;
-  #cleanup: NodeJS.Timeout | undefined;
-
-  /** @throws {@link InvalidOptionError} when an option is unknown or can never work. */
-  constructor(options: ConstructorOptions = {}) {
-    this.#options = readLimiterOptions("new Bottleneck.Group()", options);
-    this.#events = new Events(this);
-    this.id = this.#options.id ?? "group-key";
-    this.#ownsConnection = (this.#options.connection ?? undefined) === undefined;
-    this.connection = connectionOf(this.#options);
-    this.datastore = this.connection?.datastore;
-    if (this.#ownsConnection) {
-      this.connection?.on("error", (error: unknown) => void this.#events.trigger("error", error));
-    }
-    this.#startCleanup();
-  }
-
-  /** The limiter of a key. Creates the limiter if there is none. */
-  readonly key = (key = ""): Bottleneck => {
-    const known = this.#limiters.get(key);
-    if (known !== undefined) return known;
-    const { datastore: _datastore, ...options } = this.#options;
-    const connection = this.connection;
-    const limiter = new Bottleneck({ ...options, connection, id: `${this.id}-${key}` });
-    this.#limiters.set(key, limiter);
-    void this.#events.trigger("created", limiter, key);
-    return limiter;
-  };
-
-  /** Forgets the limiter of a key. Resolves with whether there was one. */
-  readonly deleteKey = async (key = ""): Promise<boolean> => {
-    const limiter = this.#limiters.get(key);
-    this.#limiters.delete(key);
-    await limiter?.disconnect();
-    return limiter !== undefined;
-  };
-
-  limiters(): { readonly key: string; readonly limiter: Bottleneck }[] {
-    return [...this.#limiters].map(([key, limiter]) => ({ key, limiter }));
-  }
-
-  keys(): string[] {
-    return [...this.#limiters.keys()];
-  }
-
-  /** The keys over all processes. */
-  async clusterKeys(): Promise<string[]> {
-    if (this.connection === undefined) return this.keys();
-    const { buckets } = await this.connection.sluice.overview();
-    const start = `bottleneck-${encodeURIComponent(`${this.id}-`)}`;
-    const found = buckets
-      .filter(({ name }) => name.startsWith(start))
-      .map(({ name }) =>
-        decodeURIComponent(name.slice(start.length)).replace(/-(jobs|heavy)$/, ""),
-      );
-    return [...new Set([...this.keys(), ...found])];
-  }
-
-  /** Changes the settings of limiters that are created from now on. */
-  updateSettings(options: ConstructorOptions = {}): void {
-    const read = readLimiterOptions("updateSettings()", options);
-    this.#options = { ...this.#options, ...read };
-    this.#startCleanup();
-  }
-
-  /** Closes the connections, unless the group was created with `connection`. */
-  async disconnect(flush = true): Promise<void> {
-    clearInterval(this.#cleanup);
-    if (this.#ownsConnection) await this.connection?.disconnect(flush);
-  }
-
-  /** Deletes limiters that had no job for the option `timeout`. */
-  #startCleanup(): void {
-    clearInterval(this.#cleanup);
-    const timeoutMs = this.#options.timeout ?? DEFAULT_TIMEOUT_MS;
-    const cleanUp = (): void => {
-      for (const [key, limiter] of this.#limiters) {
-        if (limiter.isUnused(timeoutMs)) void this.deleteKey(key);
-      }
-    };
-    this.#cleanup = setInterval(cleanUp, timeoutMs / 2).unref();
-  }
-}
-
-Object.assign(Bottleneck, { Group });
 
 /** The types of Bottleneck, by the names under which its users import them. */
 export declare namespace Bottleneck {
@@ -846,7 +726,7 @@ export declare namespace Bottleneck {
     Strategy,
     Clients as ClientsList,
   };
-  export type Group = import("./bottleneck.ts").Group;
+  export type Group = import("./group.ts").Group;
   export type Batcher = import("./batcher.ts").Batcher;
   export type IORedisConnection = import("./connection.ts").IORedisConnection;
   export type RedisConnection = import("./connection.ts").IORedisConnection;

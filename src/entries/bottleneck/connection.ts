@@ -1,10 +1,15 @@
 import { Cluster, type Redis } from "ioredis";
 import { reasonOf } from "../../core/describe.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import { createSluice, type Sluice } from "../../sluice/create-sluice.ts";
 import { connect, type RedisInput } from "../../stores/redis/connection.ts";
 import { Events, type Emits } from "./events.ts";
-import { readConnectionOptions, type ConnectionOptions } from "./options.ts";
+import {
+  readConnectionOptions,
+  type ConnectionOptions,
+  type ConstructorOptions,
+} from "./options.ts";
 
 /** The two clients of ioredis with which limiters send messages. */
 export interface Clients {
@@ -104,4 +109,17 @@ function addressOf({ client, clientOptions, clusterNodes }: ConnectionOptions): 
     return new Cluster(clusterNodes as string[], { ...options, lazyConnect: true });
   }
   return "url" in options ? (options.url as string) : options;
+}
+
+/** Returns the connection that the options of a limiter or group name, or a new one. Undefined without Redis. */
+export function connectionOf(options: ConstructorOptions): IORedisConnection | undefined {
+  const { connection, datastore, clientOptions, clusterNodes } = options;
+  if (connection instanceof IORedisConnection) return connection;
+  if (connection !== undefined && connection !== null) {
+    const remedy = "give a Bottleneck.IORedisConnection of sluice/bottleneck";
+    const where = "new Bottleneck()";
+    throw new InvalidOptionError({ where, option: "connection", value: connection, remedy });
+  }
+  if (datastore === undefined || datastore === null || datastore === "local") return undefined;
+  return new IORedisConnection({ clientOptions, clusterNodes });
 }

@@ -3,7 +3,8 @@
  *
  * @module
  */
-export { Bottleneck as default, Bottleneck, Group } from "./bottleneck.ts";
+export { Bottleneck as default, Bottleneck } from "./bottleneck.ts";
+export { Group } from "./group.ts";
 export { Batcher } from "./batcher.ts";
 export { IORedisConnection } from "./connection.ts";
 export { BottleneckError } from "./job.ts";

@@ -1,7 +1,7 @@
 /**
  * Simulates a bucket in virtual time: when each call would leave, how long calls wait, and what delays them.
  *
- * @module sluice/simulate
+ * @module
  */
 export { simulate, type Simulation } from "./simulate.ts";
 export type { SimulateOptions, SimulatedOutcome } from "./options.ts";

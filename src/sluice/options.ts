@@ -36,7 +36,7 @@ export interface SluiceOptions {
   /** The prefix of every key in Redis. Defaults to `"sluice"`. */
   readonly prefix?: string | undefined;
   /**
-   * How long a draw waits for Redis before it rejects with `StoreUnavailableError`. A single command
+   * How long a draw waits for Redis before it rejects with `StoreUnavailableError`. A single command of a bucket
    * may take half of it, at least 1 s and at most 5 s. After that, the command's connection is
    * replaced. Defaults to 2,000 ms.
    */

@@ -69,7 +69,7 @@ export function createBackend(options: BackendOptions): Backend {
     });
   const queuesAt = (server: RedisInput): ConnectQueueAt =>
     connectQueues(prefix, server, {
-      open: (use) => (use === "events" ? connect(server, use) : open(server, use)),
+      open: (use) => (use === "events" ? connect(server, use, timeoutMs) : open(server, use)),
     });
   if (!isList(redis)) {
     const connectAt = queuesAt(redis);

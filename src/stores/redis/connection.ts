@@ -223,7 +223,10 @@ const STORE_SETTINGS: RedisOptions = {
 /**
  * A producer's commands are not resent either, because a job that was sent twice would run twice.
  */
-const PRODUCER_SETTINGS: RedisOptions = { ...STORE_SETTINGS, commandTimeout: 5_000 };
+const PRODUCER_SETTINGS: RedisOptions = {
+  ...STORE_SETTINGS,
+  commandTimeout: LONGEST_COMMAND_MS,
+};
 
 /**
  * BullMQ requires that a worker's commands wait for Redis, even if Redis is unreachable for a long

@@ -15,7 +15,8 @@ const withProcesses = {
   isolate: false,
   setupFiles: [withoutRedisUrl],
   globalSetup: [globalRedis, globalBuild],
-  maxWorkers,
+  // These tests wait for a third of their time.
+  maxWorkers: 3,
   /** A busy machine may make real processes late. The output and `.ci/run` show which tests ran twice. */
   retry: 1,
   sequence: { groupOrder: 1 },

@@ -5,7 +5,10 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const END_WITH_PARENT = new URL("end-with-parent.ts", import.meta.url).href;
+/** What this file is at the moment: a source, or JavaScript that was built of it. */
+export const EXTENSION = import.meta.url.slice(import.meta.url.lastIndexOf("."));
+const LOADER = EXTENSION === ".ts" ? ["--conditions=@sluice/source", "--import", "tsx"] : [];
+const END_WITH_PARENT = new URL(`end-with-parent${EXTENSION}`, import.meta.url).href;
 /** The time that a child has to close cleanly. */
 const END_LIMIT_MS = 10_000;
 
@@ -18,20 +21,13 @@ export interface ChildOptions {
   readonly root?: string | undefined;
 }
 
-/** Starts a TypeScript file as a child process; the path is relative to the repository's root. */
+/** Starts a TypeScript file, or what is built of it, as a child process. The path is relative to the root. */
 export function startChild(path: string, options: ChildOptions = {}): ChildProcess {
   const { args = [], env = {}, nodeArgs = [], root = ROOT } = options;
-  return fork(join(root, path), args, {
+  return fork(join(root, path.replace(/\.ts$/, EXTENSION)), args, {
     cwd: root,
     env: { ...process.env, ...env },
-    execArgv: [
-      "--conditions=@sluice/source",
-      "--import",
-      "tsx",
-      "--import",
-      END_WITH_PARENT,
-      ...nodeArgs,
-    ],
+    execArgv: [...LOADER, "--import", END_WITH_PARENT, ...nodeArgs],
     // Starts a separate process group, so that Ctrl-C reaches only the parent. The parent then ends its children in
     // order.
     detached: true,

@@ -6,12 +6,8 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 
 const scripts = scriptProcesses();
 
-function startDemo(args: readonly string[], redisUrl?: string): ScriptProcess {
-  return scripts.start("examples/demo/main.ts", {
-    args,
-    env: { REDIS_URL: redisUrl },
-    isSource: true,
-  });
+function startDemo(args: readonly string[], redisUrl?: string, isSource = false): ScriptProcess {
+  return scripts.start("examples/demo/main.ts", { args, env: { REDIS_URL: redisUrl }, isSource });
 }
 
 /** The processes that the demo says it has started: Redis, the downstream and the workers. */
@@ -23,7 +19,8 @@ function childPids({ stdout }: ScriptProcess): number[] {
 describe("the demo", () => {
   it("delivers each webhook once, and exits with the code of its table", async () => {
     const args = ["--rate", "200", "--jobs", "300", "--workers", "2", "--seconds", "20"];
-    const demo = startDemo(args, inject("redisUrl"));
+    // As `npm run demo` does.
+    const demo = startDemo(args, inject("redisUrl"), true);
 
     const exitCode = await demo.ended;
 

@@ -17,11 +17,12 @@ const BARE = Object.fromEntries(Object.values(PAIRS).map(({ needs }) => [needs, 
 function runExample(
   args: readonly string[],
   env: Record<string, string | undefined> = {},
+  isSource = false,
 ): ScriptProcess {
   return scripts.start("examples/run.ts", {
     args,
     env: { ...BARE, REDIS_URL: inject("redisUrl"), ...env },
-    isSource: true,
+    isSource,
   });
 }
 
@@ -76,7 +77,6 @@ describe("the data of an example", () => {
     const example = scripts.start(file, {
       args: ["webhook"],
       env: { ...BARE, REDIS_URL: url, PORT: "0" },
-      isSource: file === "examples/run.ts",
     });
     await waitUntil(() => example.stdout.includes(line), "the example runs");
 
@@ -282,7 +282,7 @@ describe("npm run example", () => {
   );
 
   it("starts a separate Redis if there is none", async () => {
-    const example = runExample(["webhook"], { REDIS_URL: undefined });
+    const example = runExample(["webhook"], { REDIS_URL: undefined }, true);
 
     expect(await example.ended).toBe(0);
   });

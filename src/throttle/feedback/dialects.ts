@@ -335,7 +335,7 @@ export const CODES_OF_ERRORS: readonly string[] = [
   "error",
 ];
 
-export type Figure = "remaining" | "limit" | "reset" | "delay";
+export type Figure = "remaining" | "limit" | "reset" | "delay" | "interval";
 
 /** The words in header names for the figures of a quota. */
 export const FIGURES: ReadonlyMap<string, Figure> = new Map([
@@ -350,6 +350,10 @@ export const FIGURES: ReadonlyMap<string, Figure> = new Map([
   ["resetat", "reset"],
   ["resetin", "reset"],
   ["resetafter", "reset"],
+  // Akamai's `X-RateLimit-Next`.
+  ["next", "reset"],
+  // The length of the window, of HubSpot and Trello.
+  ["interval", "interval"],
 ]);
 
 /** The words in header names for time units, with their length in ms. */

@@ -77,7 +77,11 @@ interface QuotaHeader {
   readonly unitMs: number | undefined;
 }
 
-type Figures = Partial<Record<Figure, string>> & { unitMs?: number };
+type Figures = Partial<Record<Figure, string>> & {
+  unitMs?: number;
+  /** The length of the quota's window, in ms. */
+  intervalMs?: number | undefined;
+};
 
 /**
  * The most header names in the cache. Above this number, the cache is cleared. Caching works because names repeat from
@@ -195,26 +199,48 @@ function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
     quotas.set(read.quota, quota);
     quota[read.figure] ??= value;
     if (read.figure === "delay" && read.unitMs !== undefined) quota.unitMs = read.unitMs;
+    if (read.figure === "interval") quota.intervalMs = readDelayMs(value, read.unitMs ?? 1_000);
   }
   const found: Quota[] = [];
-  for (const [words, { remaining, limit, ...own }] of quotas) {
-    const left = readFigure(remaining);
-    if (left === undefined && remaining !== undefined) continue;
-    const isTimed = own.reset !== undefined || own.delay !== undefined;
-    const { reset, delay, unitMs = 1_000 } = isTimed ? own : (commonOf(quotas, words) ?? own);
-    // A delay is preferred to a reset time, because it does not depend on the clock of this process.
-    const resetAfterMs =
-      (delay === undefined
-        ? undefined
-        : (readDelayMs(delay, unitMs) ?? readWaitMs(delay, nowMs))) ?? readWaitMs(reset, nowMs);
-    const [unit, period] = [unitOf(words) ?? "calls", periodOf(words)];
-    // OpenAI and compatible servers send the reset as a duration in Go's notation.
-    const isRefill = words.startsWith("anthropic") || /\d(?:ms|s|m|h)$/.test(reset?.trim() ?? "");
-    const resetOf = isRefill ? "refill" : "window";
-    found.push({ unit, period, remaining: left, limit: readFigure(limit), resetAfterMs, resetOf });
+  for (const [words, quota] of quotas) {
+    const isTimed = quota.reset !== undefined || quota.delay !== undefined;
+    const timed = isTimed ? quota : (commonOf(quotas, words) ?? quota);
+    const { remaining, limit, intervalMs } = quota;
+    const { reset, delay, unitMs = 1_000 } = timed;
+    for (const each of eachOf({ remaining, limit, reset })) {
+      const size = readFigure(each.limit);
+      const left = readLeft(each.remaining, size);
+      if (left === undefined && each.remaining !== undefined) continue;
+      // A delay is preferred to a reset time, because it does not depend on the clock of this process. The window ends
+      // within its length.
+      const resetAfterMs =
+        (delay === undefined
+          ? undefined
+          : (readDelayMs(delay, unitMs) ?? readWaitMs(delay, nowMs))) ??
+        readWaitMs(each.reset, nowMs) ??
+        intervalMs;
+      const [unit, period] = [unitOf(words) ?? "calls", periodOf(words)];
+      // OpenAI and compatible servers send the reset as a duration in Go's notation.
+      const isRefill =
+        words.startsWith("anthropic") || /\d(?:ms|s|m|h)$/.test(each.reset?.trim() ?? "");
+      const resetOf = isRefill ? "refill" : "window";
+      found.push({ unit, period, remaining: left, limit: size, resetAfterMs, resetOf });
+    }
   }
   // Sorts the quotas, because the order of headers carries no meaning.
   return found.toSorted((one, other) => rankOf(one) - rankOf(other));
+}
+
+type Stated = Pick<Figures, "remaining" | "limit" | "reset">;
+
+/**
+ * Splits headers that each list the figures of several quotas, such as those of Brave's API: `1, 0` remaining with the
+ * reset times `1, 1419704`. Other headers describe one quota.
+ */
+function eachOf({ remaining, limit, reset }: Stated): readonly Stated[] {
+  const [lefts, sizes, resets] = [remaining, limit, reset].map((text) => text?.split(",") ?? []);
+  if (lefts!.length < 2 || lefts!.length !== resets!.length) return [{ remaining, limit, reset }];
+  return lefts!.map((left, at) => ({ remaining: left, limit: sizes![at], reset: resets![at] }));
 }
 
 /** Returns a reset time that several quotas share. Its header name lacks the words that distinguish these quotas. */
@@ -353,6 +379,15 @@ function readFigure(text: string | undefined): number | undefined {
   const [, digits] =
     /^(\d{1,15})(?:\.\d*)?(?:\s*[,;].*)?$/.exec(text?.trim().slice(0, LONGEST_FIELD) ?? "") ?? [];
   return digits === undefined ? undefined : Number(digits);
+}
+
+/**
+ * Returns the units that are left of a quota of a known size. A negative number counts as 0, because hapi-rate-limit
+ * counts refused calls too. Azure sends -1 for both numbers if it does not know the quota.
+ */
+function readLeft(text: string | undefined, size: number | undefined): number | undefined {
+  const isOverdrawn = size !== undefined && size > 0 && /^-\d{1,15}$/.test(text?.trim() ?? "");
+  return isOverdrawn ? 0 : readFigure(text);
 }
 
 /** The number of characters of a text that are searched. */

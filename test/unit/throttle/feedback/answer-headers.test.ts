@@ -239,6 +239,68 @@ const inSeveral: readonly Row[] = [
     { "x-ratelimit-userremaining": "0", "x-ratelimit-userreset": String(nowMs + 4_000) },
     { afterMs: 4_000 },
   ],
+  [
+    "a negative rest, which counts the refused calls",
+    {
+      "x-ratelimit-userlimit": "2",
+      "x-ratelimit-userremaining": "-1",
+      "x-ratelimit-userreset": String(nowMs + 4_000),
+    },
+    { afterMs: 4_000 },
+  ],
+  [
+    "lists of a second and a month, of which the second is used up",
+    {
+      "x-ratelimit-limit": "1, 15000",
+      "x-ratelimit-policy": "1;w=1, 15000;w=2592000",
+      "x-ratelimit-remaining": "0, 1000",
+      "x-ratelimit-reset": "2, 1419704",
+    },
+    { afterMs: 2_000 },
+  ],
+  [
+    "lists of a second and a month, of which the month is used up",
+    {
+      "x-ratelimit-limit": "1, 15000",
+      "x-ratelimit-remaining": "1, 0",
+      "x-ratelimit-reset": "1, 40000",
+    },
+    { afterMs: 40_000_000 },
+  ],
+  [
+    "the moment of the next call",
+    { "x-ratelimit-remaining": "0", "x-ratelimit-next": "2026-11-21T12:00:20Z" },
+    { afterMs: 20_000 },
+  ],
+  [
+    "the length of a window in ms, where no header names its end",
+    {
+      "x-hubspot-ratelimit-interval-milliseconds": "10000",
+      "x-hubspot-ratelimit-max": "100",
+      "x-hubspot-ratelimit-remaining": "0",
+      "x-hubspot-ratelimit-daily-remaining": "2000",
+    },
+    { afterMs: 10_000 },
+  ],
+  [
+    "the length of the window of one of several limits",
+    {
+      "x-rate-limit-api-key-interval-ms": "10000",
+      "x-rate-limit-api-key-remaining": "299",
+      "x-rate-limit-api-token-interval-ms": "8000",
+      "x-rate-limit-api-token-remaining": "0",
+    },
+    { afterMs: 8_000 },
+  ],
+  [
+    "the end of a window rather than its length",
+    {
+      "x-rate-limit-interval": "60",
+      "x-rate-limit-remaining": "0",
+      "x-rate-limit-reset": String(nowMs / 1_000 + 7),
+    },
+    { afterMs: 7_000 },
+  ],
 ];
 
 describe("the latest of several times in headers", () => {

@@ -13,6 +13,7 @@ import {
   type Sluice,
   type Worker,
 } from "sluice";
+import { simulate } from "sluice/simulate";
 import { hostileText, hostileValue } from "./support/hostile.ts";
 import { forAll, SILENT } from "./support/outcomes.ts";
 
@@ -327,5 +328,51 @@ describe("every public method", () => {
 
     expect(found).toMatchObject({ id: job.id });
     expect(await errorOf(() => close!("SIGTERM", 15))).toBe(undefined);
+  });
+});
+
+describe("simulate()", () => {
+  const GENERATED = { ratePerSecond: 10, durationMs: 100 };
+  const OPTIONS = { policy: { rate: "10/s" }, arrivals: GENERATED };
+
+  it.each<[what: string, withUnknown: (unknown: object) => object]>([
+    ["its options", (unknown) => ({ ...OPTIONS, ...unknown })],
+    ["the policy", (unknown) => ({ ...OPTIONS, policy: { rate: "10/s", ...unknown } })],
+    ["described arrivals", (unknown) => ({ ...OPTIONS, arrivals: { ...GENERATED, ...unknown } })],
+    [
+      "a list of described arrivals",
+      (unknown) => ({ ...OPTIONS, arrivals: [GENERATED, { ...GENERATED, ...unknown }] }),
+    ],
+    ["an arrival", (unknown) => ({ ...OPTIONS, arrivals: [{ atMs: 0 }, { atMs: 1, ...unknown }] })],
+    ["the downstream", (unknown) => ({ ...OPTIONS, downstream: { latencyMs: 1, ...unknown } })],
+    [
+      "a latency",
+      (unknown) => ({ ...OPTIONS, downstream: { latencyMs: { p50: 1, p99: 2, ...unknown } } }),
+    ],
+    [
+      "a change of the downstream",
+      (unknown) => ({
+        ...OPTIONS,
+        downstream: { limit: "5/s", changes: [{ atMs: 5, limit: "1/s", ...unknown }] },
+      }),
+    ],
+  ])("refuses what it does not know in %s", async (_what, withUnknown) => {
+    const unknown = fc.tuple(
+      hostileText.filter((text) => text.length > 0 && text !== "__proto__"),
+      hostileValue,
+    );
+
+    await forAll(10, unknown, async ([option, value]) => {
+      const error = await errorOf(() => simulate(withUnknown({ [`no${option}`]: value }) as never));
+      expect(error).toBeInstanceOf(InvalidOptionError);
+    });
+  });
+
+  it("accepts what bucket.history() returned, with the fields that it does not use", () => {
+    const points = [{ atMs: 0, started: 100, refused: 1, waiting: { normal: 2 } }];
+
+    const { calls } = simulate({ policy: { rate: "10/s" }, history: { stepMs: 10_000, points } });
+
+    expect(calls).toBeGreaterThan(0);
   });
 });

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import type { Key } from "../../core/key-path.ts";
-import { PRIORITY, type Priority } from "../../core/input/options.ts";
+import { likelyOptions, PRIORITY, type Priority } from "../../core/input/options.ts";
 import { checkCost, type Cost } from "../../throttle/costs.ts";
 import { createRandom, exponential, type Random } from "./random.ts";
 
@@ -104,6 +104,13 @@ function wrong(index: number, field: string, value: unknown, remedy: string): In
   });
 }
 
+const FIELDS: ReadonlySet<string> = new Set(["atMs", "key", "cost", "priority", "replica"]);
+
+function unknownField(index: number, field: string, arrival: object): InvalidOptionError {
+  const value = (arrival as Readonly<Record<string, unknown>>)[field];
+  return wrong(index, field, value, `there is no such field; ${likelyOptions(field, [...FIELDS])}`);
+}
+
 function emptyCursor(next: ArrivalCursor["next"]): ArrivalCursor {
   return { atMs: 0, key: undefined, cost: undefined, priority: "normal", replica: -1, next };
 }
@@ -118,6 +125,9 @@ function listed(arrivals: Iterable<Arrival>, replicas: number): ArrivalCursor {
     if (done === true) {
       cursor.atMs = Infinity;
       return;
+    }
+    for (const field in value) {
+      if (!FIELDS.has(field)) throw unknownField(index, field, value);
     }
     const { atMs, key, cost, priority = "normal", replica } = value;
     if (!(atMs >= cursor.atMs && atMs < Infinity)) {

@@ -162,7 +162,7 @@ function isArrivals(arrivals: unknown): boolean {
 }
 
 /** The options of a simulation, with their defaults. */
-type ReadSimulation = Pick<SimulateOptions, "policy"> & {
+export type ReadSimulation = Pick<SimulateOptions, "policy"> & {
   readonly arrivals: Arrivals;
   readonly replicas: number;
   readonly downstream: DownstreamOptions;

@@ -1,4 +1,4 @@
-import { compilePolicy } from "../../core/policy/policy.ts";
+import { compilePolicy, type Policy } from "../../core/policy/policy.ts";
 import { formatLimit, isLeased } from "../../core/limits/registry.ts";
 import { namedOf, type Key } from "../../core/key-path.ts";
 import { PRIORITIES, RANKS, type Priority } from "../../core/input/options.ts";
@@ -12,7 +12,12 @@ import { openArrivals } from "./arrivals.ts";
 import { createDownstream } from "./downstream.ts";
 import { createEvents } from "./events.ts";
 import { Histogram, type WaitSummary } from "./histogram.ts";
-import { readSimulation, type SimulateOptions, type SimulatedOutcome } from "./options.ts";
+import {
+  readSimulation,
+  type ReadSimulation,
+  type SimulateOptions,
+  type SimulatedOutcome,
+} from "./options.ts";
 import { createRandom } from "./random.ts";
 import { BUCKET, createReplica, ORIGIN_MS, type SimulatedCall } from "./replica.ts";
 import { createSpacing } from "./spacing.ts";
@@ -56,8 +61,24 @@ const USUAL_COOLDOWN_MS = 1_000;
  */
 export function simulate(options: SimulateOptions): Simulation {
   const given = readSimulation(options);
-  const { replicas: count, roundTripMs, seed, untilMs, onCall } = given;
-  const policy = compilePolicy("simulate()", given.policy);
+  const run = openRun({ ...given, policy: compilePolicy("simulate()", given.policy) });
+  run.advance(Infinity);
+  return run.found();
+}
+
+/** A simulation that runs in parts, so that a server can do other work in between. */
+export interface Run {
+  /** Runs up to this many steps. A step is an arrival, an event, or the work of one replica. Returns false at the end. */
+  advance(steps: number): boolean;
+  /** The simulated time, in ms. */
+  readonly nowMs: number;
+  /** Returns what the simulation has found so far. */
+  found(): Simulation;
+}
+
+/** Prepares a simulation. The options are valid. */
+export function openRun(given: Omit<ReadSimulation, "policy"> & { readonly policy: Policy }): Run {
+  const { policy, replicas: count, roundTripMs, seed, untilMs, onCall } = given;
   const random = createRandom(seed);
   const events = createEvents();
   const cursor = openArrivals(given.arrivals, { seed: seed + 1, replicas: count });
@@ -206,7 +227,8 @@ export function simulate(options: SimulateOptions): Simulation {
     cursor.next();
   }
 
-  for (;;) {
+  /** Does the next step. Returns false if there is none. */
+  function step(): boolean {
     let next: (typeof replicas)[number] | undefined;
     let replicaAtMs = Infinity;
     for (const each of replicas) {
@@ -218,18 +240,18 @@ export function simulate(options: SimulateOptions): Simulation {
     }
     const { nextAtMs: eventAtMs } = events;
     const atMs = Math.min(cursor.atMs, eventAtMs, replicaAtMs);
-    if (atMs === Infinity || atMs > untilMs) break;
+    if (atMs === Infinity || atMs > untilMs) return false;
     nowMs = atMs;
     if (cursor.atMs === atMs) arrive();
     else if (eventAtMs === atMs) events.runNext();
     else next!.run(atMs);
+    return true;
   }
 
-  const waiting = replicas.reduce((sum, each) => sum + each.waiting, 0);
-  return {
+  const found = (): Simulation => ({
     calls,
     started: all.calls,
-    waiting,
+    waiting: replicas.reduce((sum, each) => sum + each.waiting, 0),
     refused,
     endMs: nowMs,
     waits: all.summary(),
@@ -250,6 +272,17 @@ export function simulate(options: SimulateOptions): Simulation {
     })),
     downstream: { refusals, worstSecond },
     draws: replicas.reduce((sum, each) => sum + each.draws, 0),
+  });
+
+  return {
+    advance(steps) {
+      for (let left = steps; left > 0; left--) if (!step()) return false;
+      return true;
+    },
+    get nowMs() {
+      return nowMs;
+    },
+    found,
   };
 }
 

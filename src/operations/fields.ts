@@ -57,6 +57,14 @@ export const agoField = (name: string, about: string, help: string): Field<numbe
     help,
   });
 
+/** A field for a duration in ms. */
+export const durationField = (name: string, about: string, help: string): Field<number> =>
+  field(z.int().min(0).optional().describe(about), {
+    flags: `--${name} <time>`,
+    reads: "duration",
+    help,
+  });
+
 export const GENERATION: Field<number> = z
   .int()
   .min(0)

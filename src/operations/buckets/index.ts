@@ -3,6 +3,7 @@ import type { AnyOperation } from "../operation.ts";
 import { budgets, grant, restore } from "./budgets.ts";
 import { bucket, buckets, history, keys, overview, replicas, why } from "./look.ts";
 import { configure, pause, preview, resume, undo } from "./steer.ts";
+import { trial } from "./trial.ts";
 
 export { allBuckets } from "./look.ts";
 export { changeOf, readsPreview } from "./steer.ts";
@@ -16,6 +17,7 @@ export const BUCKET_OPERATIONS: readonly AnyOperation[] = [
   keys,
   history,
   preview,
+  trial,
   configure,
   pause,
   resume,

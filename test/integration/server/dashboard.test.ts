@@ -3,7 +3,7 @@ import { budget, concurrency, leakyBucket } from "sluice";
 import { partsOf } from "../../../src/sluice/parts.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts";
-import { flawsOf, openBoards, seriousOf } from "../../support/server/boards.ts";
+import { flawsOf, openBoards, seriousOf, takePicture } from "../../support/server/boards.ts";
 import { fakeApis } from "../../support/servers/fake-api.ts";
 import { rulesFiles } from "../../support/rules/rules-files.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -68,6 +68,42 @@ describe("the board", () => {
     expect(await bucket.status()).toMatchObject({ capPerSecond: 100, source: "code" });
     expect(errors).toEqual([]);
   });
+
+  it.each([1280, 390])(
+    "tries a new rate on the last 24 hours, and forgets it for another rate: %i px wide",
+    async (width) => {
+      const { url, bucket } = await openBoard();
+      await Promise.all(Array.from({ length: 199 }, () => bucket.draw()));
+      const isStored = async (): Promise<boolean> => {
+        const { points } = await bucket.history();
+        return points.reduce((sum, { started }) => sum + started, 0) === 200;
+      };
+      await waitUntil(isStored, "all calls are in the history");
+      const { page, errors } = await boards.open(`${url}/#/bucket/stripe`, { width });
+      await page.getByRole("button", { name: "Change rate" }).click();
+      const dialog = page.getByRole("dialog");
+      const rate = dialog.getByRole("textbox", { name: /^Rate/ });
+      await rate.fill("1/s");
+
+      await dialog.getByRole("button", { name: "Try on the last 24 h" }).click();
+
+      const waiting = dialog.locator("tr", { hasText: "Still wait at the end" }).locator("td");
+      await waiting.nth(2).waitFor();
+      const [, now, after] = await waiting.allTextContents();
+      expect(now).toBe("0");
+      expect(Number(after)).toBeGreaterThan(100);
+      expect(await dialog.textContent()).toContain("the API rejected 0 calls");
+      expect(await seriousOf(page)).toEqual([]);
+      expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0);
+      const tooWide = `[...document.querySelectorAll("dialog, dialog .scroll")].filter((each) => each.scrollWidth > each.clientWidth).length`;
+      expect(await page.evaluate(tooWide)).toBe(0);
+      await takePicture(page, `trial-${width}`);
+      await rate.fill("2/s");
+      await waiting.first().waitFor({ state: "detached" });
+      expect((await bucket.status()).source).toBe("code");
+      expect(errors).toEqual([]);
+    },
+  );
 
   it("opens the dialog with the rate in force, for one hour", async () => {
     const { url, bucket } = await openBoard();

@@ -124,6 +124,55 @@ describe("/api/v1", () => {
     expect(await stripe.status()).toMatchObject({ source: "code", pausedForMs: 0 });
   });
 
+  it("tries a change on the calls of the last hours, and changes nothing", async () => {
+    await Promise.all(Array.from({ length: 299 }, () => stripe.draw()));
+    const startedIn = async () => (await stripe.history()).points.map(({ started }) => started);
+    const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0);
+    await waitUntil(async () => sum(await startedIn()) === 300, "all calls are in the history");
+    const route = "POST /api/v1/buckets/{bucket}/trial";
+
+    const same = await call(route, { token: VIEW, body: { policy: { rate: "100/s" } } });
+    const slower = await call(route, { body: { policy: { rate: "1/min" }, maxWaitMs: 100 } });
+    const wrong = await call(route, { body: { policy: { rate: "fast" } } });
+    const never = await call(route, { body: { policy: { rate: "1/s" }, sinceMs: 2 ** 50 } });
+
+    expect(same.json).toMatchObject({ bucket: "stripe", callsInHistory: 300, isWhole: true });
+    expect(same.json.after).toEqual(same.json.now);
+    expect(same.json.now).toMatchObject({ policy: "100/s; per key 5/s", waiting: 0, late: 0 });
+    expect(same.json.now.started).toBe(same.json.calls);
+    expect(slower.json.now.waiting).toBe(0);
+    expect(slower.json.after).toMatchObject({ policy: "1/min; per key 5/s" });
+    expect(slower.json.after.waiting).toBeGreaterThan(0.8 * slower.json.calls);
+    expect(wrong).toMatchObject({ status: 400, json: { option: "rate", value: "fast" } });
+    expect(never).toMatchObject({ status: 400, json: { option: "sinceMs" } });
+    expect(await stripe.status()).toMatchObject({ source: "code" });
+  });
+
+  it("takes the busiest part of a long history, and answers other requests during that time", async () => {
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const hour = Math.floor(Date.now() / 3_600_000) - 1;
+    const steps = Array.from({ length: 360 }, (_, step) => [step, step === 100 ? 900 : 300]);
+    await redis.hset(`${sluices.prefix()}:{:fleet}:history:stripe:${hour}`, ...steps.flat());
+    let isOver = false;
+
+    const trying = call("POST /api/v1/buckets/{bucket}/trial", {
+      body: { policy: { rate: "20/s" } },
+    }).finally(() => (isOver = true));
+    let answers = 0;
+    while (!isOver) {
+      expect((await ask(`${url}/api/v1/overview`, { token: VIEW })).status).toBe(200);
+      answers += 1;
+    }
+    const { json } = await trying;
+
+    expect(answers).toBeGreaterThan(5);
+    expect(json).toMatchObject({ isWhole: false, callsInHistory: 108_601 });
+    expect(json.fromMs).toBeLessThanOrEqual(hour * 3_600_000 + 1_000_000);
+    expect(json.untilMs).toBeGreaterThan(hour * 3_600_000 + 1_000_000);
+    expect(json.after.p99Ms).toBeGreaterThan(json.now.p99Ms);
+  });
+
   it("refuses a change after another that was not seen", async () => {
     const { generation } = await stripe.status();
     await stripe.configure({ rate: "50/s" });

@@ -75,7 +75,7 @@ export async function seriousOf(page: Page): Promise<string[]> {
 }
 
 /** Where pictures of the views go, to be looked at; nowhere unless `$BOARD_PICTURES` names a folder. */
-async function takePicture(page: Page, hash: string): Promise<void> {
+export async function takePicture(page: Page, hash: string): Promise<void> {
   const { BOARD_PICTURES: folder } = process.env;
   if (folder === undefined) return;
   const { theme, width } = (await page.evaluate(

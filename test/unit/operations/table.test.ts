@@ -44,12 +44,16 @@ describe("the table of operations", () => {
     },
   );
 
-  it("lets view tokens send no POST except previews", () => {
+  it("lets view tokens send no POST except previews and trials", () => {
     const posted = OPERATIONS.filter(
       ({ needs, http }) => needs === "view" && !http.path.startsWith("GET "),
     );
 
-    expect(posted.map(({ name }) => name)).toEqual(["bucket.preview", "queue.preview"]);
+    expect(posted.map(({ name }) => name)).toEqual([
+      "bucket.preview",
+      "bucket.trial",
+      "queue.preview",
+    ]);
   });
 
   it("is fully reachable over HTTP, on the command line and as MCP tools", async () => {

@@ -12,10 +12,15 @@ const TIMES = [
   ["1 day", "86400000"],
 ];
 
-/** Opens a dialog. If `submit` fails, the dialog stays open and shows the error. */
-function open({ title, fields, preview, confirm, submit, danger = false }) {
+/**
+ * Opens a dialog. If `submit` fails, the dialog stays open and shows the error. `trial` adds a button with its `label`;
+ * its `run` returns what the dialog then shows.
+ */
+function open({ title, fields, preview, trial, confirm, submit, danger = false }) {
   const problem = h("p.problem", { role: "alert" });
   const effect = h("p.preview", { "aria-live": "polite" });
+  const start = h("button.small", { type: "button", onclick: tryOut }, trial?.label);
+  const tried = h("div", { "aria-live": "polite" });
   const button = h(danger ? "button.danger" : "button.primary", { type: "submit" }, confirm);
   const form = h(
     "form",
@@ -23,6 +28,7 @@ function open({ title, fields, preview, confirm, submit, danger = false }) {
     h("h2", { id: "dialog-title" }, title),
     fields,
     effect,
+    trial !== undefined && h("div.trial", {}, start, tried),
     problem,
     h(
       "div.actions",
@@ -34,10 +40,24 @@ function open({ title, fields, preview, confirm, submit, danger = false }) {
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, form);
   const values = () => Object.fromEntries(new FormData(form));
   let previewing = new AbortController();
+  async function tryOut() {
+    if (!form.reportValidity()) return;
+    const { signal } = previewing;
+    const show = (...parts) => !signal.aborted && tried.replaceChildren(...parts);
+    show(h("p.muted", {}, "The simulation runs. It takes up to ten seconds."));
+    start.disabled = true;
+    try {
+      show(...(await trial.run(values(), signal)));
+    } catch (error) {
+      show(h("p.problem", {}, textOf(error)));
+    }
+    start.disabled = false;
+  }
   async function update() {
     previewing.abort();
     previewing = new AbortController();
     const { signal } = previewing;
+    tried.replaceChildren();
     try {
       const text = await preview(values(), { isValid: form.checkValidity(), signal });
       if (!signal.aborted) effect.textContent = text;
@@ -154,16 +174,20 @@ const bodyOf = ({ rate, forMs, reason, amounts }) => ({
 
 /**
  * Opens the form of an operation on the target at `path`, with `values` in its fields. The request also contains `body`.
- * `words` fill the placeholders of the texts. `preview` returns the effect of the current values as a sentence. Undo runs
- * the action `inverse`; without one, it undoes the change with this generation.
+ * `words` fill the placeholders of the texts. `preview` returns the effect of the current values as a sentence, and
+ * `trial` tries them. Undo runs the action `inverse`; without one, it undoes the change with this generation.
  */
-export function openForm(name, { path, inverse, body, words, preview, redraw, values = {} }) {
+export function openForm(
+  name,
+  { path, inverse, body, words, preview, trial, redraw, values = {} },
+) {
   const { title, fields, confirm, done, danger, action, undoable } = FORMS[name];
   open({
     title: fill(title, words()),
     danger,
     fields: fields.map((field) => FIELDS[field](values[field])),
     preview,
+    trial,
     confirm,
     async submit(given) {
       const sent = { ...bodyOf(given), ...body };

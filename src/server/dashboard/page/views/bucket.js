@@ -4,7 +4,7 @@ import { deploysOf, drawChart, drawWaits, marksOf, PRIORITIES } from "../parts/c
 import { h } from "../parts/dom.js";
 import { openForm } from "../parts/form.js";
 import { UNDOABLE } from "../parts/forms.js";
-import { capOf, count, duration, plural, rate, rateOf } from "../parts/format.js";
+import { capOf, count, duration, plural, rate, rateOf, time } from "../parts/format.js";
 import { lanesPanel } from "./queue.js";
 import {
   badges,
@@ -133,9 +133,9 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         UNDOABLE.has(action) && undoneBy === undefined && failed === undefined,
     );
     const { generation } = status;
-    const form = (action, preview, { body = { generation }, values } = {}) => {
+    const form = (action, preview, { body = { generation }, values, trial } = {}) => {
       const words = () => ({ name });
-      openForm(`bucket.${action}`, { path, redraw, body, words, preview, values });
+      openForm(`bucket.${action}`, { path, redraw, body, words, preview, trial, values });
     };
     /** Asks the server for the effect of a change. */
     const outlook = (body, signal) => ask(`${path}/preview`, { method: "POST", body, signal });
@@ -143,6 +143,13 @@ export function bucketView({ name, redraw, stay, mayAct }) {
       isValid
         ? rateEffect(status, await outlook({ policy: { rate: text } }, signal))
         : `In force: ${status.policy}.`;
+    const trial = {
+      label: "Try on the last 24 h",
+      run: async ({ rate: text }, signal) =>
+        trialParts(
+          await ask(`${path}/trial`, { method: "POST", body: { policy: { rate: text } }, signal }),
+        ),
+    };
     const pause = async ({ forMs }, { signal }) =>
       pauseEffect(
         status,
@@ -153,7 +160,9 @@ export function bucketView({ name, redraw, stay, mayAct }) {
       resumeEffect(status, await outlook({ pausedForMs: 0 }, signal));
     const values = { rate: rateOf(status.policy), forMs: ONE_HOUR_MS };
     return [
-      button("Change rate", () => form("configure", change, { values }), { class: "primary" }),
+      button("Change rate", () => form("configure", change, { values, trial }), {
+        class: "primary",
+      }),
       status.budgets !== undefined &&
         button("Grant", () => form("grant", grantEffect, { body: {} })),
       isOn(status.pausedForMs)
@@ -184,6 +193,32 @@ function rateEffect({ actualPerSecond: actual, limits }, { now, after }) {
   const removed =
     shared.length > 1 ? ` The new rate replaces all of these: ${shared.join(", ")}.` : "";
   return `${change}${removed} ${drain({ now, after })}${tight}`;
+}
+
+/** The waits of simulated calls under the rate in force and under the new one. */
+function trialParts(found) {
+  const { fromMs, untilMs, isWhole, calls, callsInHistory, rejectedByApi, maxWaitMs } = found;
+  const row = (label, show) => [label, ...[found.now, found.after].map(show)];
+  const rows = [
+    row("Half of the calls wait up to", ({ p50Ms }) => duration(p50Ms)),
+    row("99 % wait up to", ({ p99Ms }) => duration(p99Ms)),
+    row("Longest wait", ({ longestMs }) => duration(longestMs)),
+    row(`Wait over ${duration(maxWaitMs)}`, ({ late }) => count(late)),
+    row("Still wait at the end", ({ waiting }) => count(waiting)),
+    row("Rejected by a budget", ({ refused }) => count(refused)),
+  ];
+  const span = `${time(fromMs)} to ${time(untilMs)}`;
+  const part = isWhole
+    ? ""
+    : ` This part of ${plural(callsInHistory, "call")} has the busiest ten seconds.`;
+  return [
+    table("Simulated calls", ["Simulated calls", "#Now", "#After"], rows, "", { kind: "plain" }),
+    h(
+      "p.muted",
+      {},
+      `${plural(calls, "call")}, ${span}.${part} In this time, the API rejected ${plural(rejectedByApi, "call")}.`,
+    ),
+  ];
 }
 
 function drain({ now, after }) {

@@ -70,11 +70,14 @@ async function picturesOf(page: Page): Promise<unknown> {
 describe("the playground", () => {
   it("keeps four processes within the rate, where each alone exceeds it, and asks no server", async () => {
     const { page, requests, errors } = await boards.open(`${url}#traffic=200`);
-    await page.locator("canvas").nth(4).waitFor();
+    await page.locator("canvas").nth(5).waitFor();
 
     expect(await figureOf(page, "Sluice", "most in one second")).toBeLessThanOrEqual(51);
     expect(await figureOf(page, "Sluice", "refused")).toBe(0);
-    expect(await figureOf(page, "minTime per process", "most in one second")).toBeGreaterThan(150);
+    expect(await figureOf(page, "Bottleneck: minTime", "most in one second")).toBeGreaterThan(150);
+    expect(await figureOf(page, "Bottleneck: reservoir", "most in one second")).toBeGreaterThan(
+      150,
+    );
     expect(
       requests.filter((asked) => !asked.startsWith(url) && !asked.startsWith("data:")),
     ).toEqual([]);
@@ -122,7 +125,7 @@ describe("the playground", () => {
 
   it("draws the calls one after the other when played, and all of them when stopped", async () => {
     const { page } = await boards.open(url);
-    await page.locator("canvas").nth(4).waitFor();
+    await page.locator("canvas").nth(5).waitFor();
     const all = await picturesOf(page);
 
     await page.getByRole("button", { name: "Play" }).click();

@@ -4,6 +4,7 @@ import {
   figuresOf,
   fixedWindow,
   minTimePerProcess,
+  reservoirPerProcess,
   runAll,
   tokenBucket,
   type Call,
@@ -72,9 +73,28 @@ describe("minTime per process", () => {
   });
 
   it("does not know of other processes, so four of them exceed the rate", () => {
-    const { worstSecond } = figures("minTime per process", { traffic: 200, api: 0 });
+    const { worstSecond } = figures("Bottleneck: minTime", { traffic: 200, api: 0 });
 
     expect(worstSecond).toBeGreaterThan(3 * DEFAULTS.rate);
+  });
+});
+
+describe("a reservoir per process", () => {
+  it("lets the rate through at once, and again at each refresh", () => {
+    const leave = reservoirPerProcess({ ...DEFAULTS, rate: 2, replicas: 1 });
+
+    expect(leaveTimes(leave, 900, 910, 920, 1_950, 1_960, 5_000)).toEqual([
+      900, 910, 1_000, 1_950, 2_000, 5_000,
+    ]);
+  });
+
+  it("is refreshed at other times in other processes, so four of them exceed the rate", () => {
+    const leave = reservoirPerProcess({ ...DEFAULTS, rate: 1, replicas: 4 });
+    const times = [0, 1, 2, 3].flatMap((replica) =>
+      [0, 0].map((atMs) => leave({ atMs, tenant: 0, replica })),
+    );
+
+    expect(times).toEqual([0, 250, 0, 500, 0, 750, 0, 1_000]);
   });
 });
 
@@ -94,8 +114,8 @@ describe("a token bucket", () => {
 
 describe("the API", () => {
   it("refuses what exceeds its number in any second", () => {
-    const all = figures("minTime per process", { traffic: 200, api: 0 });
-    const some = figures("minTime per process", { traffic: 200, api: 50 });
+    const all = figures("Bottleneck: minTime", { traffic: 200, api: 0 });
+    const some = figures("Bottleneck: minTime", { traffic: 200, api: 50 });
 
     expect(all.refused).toBe(0);
     expect(some.left).toBe(all.left);

@@ -1,5 +1,5 @@
 /**
- * Runs the same calls through Sluice and through three models. The models are deliberately small: each does what its
+ * Runs the same calls through Sluice and through four models. The models are deliberately small: each does what its
  * name says and nothing else. They know the rate only, and they ignore 429s.
  */
 import type { Settings } from "./settings.ts";
@@ -109,9 +109,14 @@ export function runAll(settings: Settings, simulate: Simulate): readonly Run[] {
       fixedWindow(settings),
     ),
     model(
-      "minTime per process",
-      "Bottleneck without Redis: each process spaces its own calls",
+      "Bottleneck: minTime",
+      "Without Redis: each process spaces its own calls",
       minTimePerProcess(settings),
+    ),
+    model(
+      "Bottleneck: reservoir",
+      "Without Redis: each process fills a reservoir every second",
+      reservoirPerProcess(settings),
     ),
     model(
       "Token bucket",
@@ -174,6 +179,29 @@ export function minTimePerProcess({ rate, replicas }: Settings): (call: Call) =>
     const leavesMs = Math.max(atMs, nextMs[replica]!);
     nextMs[replica] = leavesMs + SECOND_MS / rate;
     return leavesMs;
+  };
+}
+
+/**
+ * Gives each process a reservoir of as many calls as the rate, and fills it every second. No process knows of the
+ * others, which began at other times.
+ */
+export function reservoirPerProcess({ rate, replicas }: Settings): (call: Call) => number {
+  const reservoirs = Array.from({ length: replicas }, (_, index) => ({
+    left: rate,
+    fillsAtMs: ((index + 1) * SECOND_MS) / replicas,
+    lastMs: 0,
+  }));
+  return ({ atMs, replica }) => {
+    const own = reservoirs[replica]!;
+    own.lastMs = Math.max(own.lastMs, atMs);
+    while (own.left === 0 || own.fillsAtMs <= own.lastMs) {
+      own.lastMs = Math.max(own.lastMs, own.fillsAtMs);
+      own.fillsAtMs += SECOND_MS;
+      own.left = rate;
+    }
+    own.left -= 1;
+    return own.lastMs;
   };
 }
 

@@ -177,6 +177,21 @@ describe("the example of a limit that adapts", () => {
   });
 });
 
+describe("the example of simulated limits", () => {
+  it("shows that the API refuses fewer calls of a lower rate, and how long each tenant waits", async () => {
+    const env = { REDIS_URL: "redis://127.0.0.1:1" };
+    const example = scripts.start("examples/calls/try-limits.ts", { env });
+
+    expect(await example.ended).toBe(0);
+
+    const { stdout } = example;
+    const refusals = [...stdout.matchAll(/refuses (\d+) of/g)].map(([, many]) => Number(many));
+    expect(refusals).toHaveLength(3);
+    expect(refusals[1]).toBeLessThan(refusals[0]!);
+    expect(stdout.match(/loud [\d.]+ s, quiet [\d.]+ s, small [\d.]+ s/g)).toHaveLength(3);
+  });
+});
+
 describe("the example of a test without Redis", () => {
   it("ends by itself, once the retry has run", async () => {
     const env = { REDIS_URL: "redis://127.0.0.1:1" };

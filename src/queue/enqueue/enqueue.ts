@@ -266,18 +266,19 @@ export function createEnqueuing<Data, Result, Input>(
   const rows: OutboxRows = {
     async take(where, data, given) {
       const { delayMs, key: encoded, ordered: _ordered, ...options } = readOptions(where, given);
-      assertForRow(where, options);
+      assertOnce(where, options, RECURRING_ROW);
       const taken = await takeOne(where, data as Input);
       const { json } = await encodeData(where, { ...taken, options: { ...options, delayMs } });
-      // The delay begins now, and not when the row is moved to Redis.
-      const due = delayMs ? { at: Date.now() + delayMs } : undefined;
+      // The delay begins now, and not when the row is moved to Redis. With parents, it begins once these have ended.
+      const hasParents = options.after !== undefined;
+      const due = delayMs && !hasParents ? { at: Date.now() + delayMs } : { delayMs };
       const key = encoded === undefined ? undefined : decodeKey(encoded);
       return { json, options: { ...options, ...due, key } as EnqueueOptions };
     },
     async check({ id, json, options: given }) {
       const where = "the outbox";
       let options = readOptions(where, given);
-      assertForRow(where, options);
+      assertOnce(where, options, RECURRING_ROW);
       const stored: unknown = JSON.parse(json);
       const data = await payloads.decode(stored, { kind: "data", id });
       const { value } = await takeData<Data>(where, data, parts);
@@ -461,13 +462,7 @@ function assertOnce(where: string, options: JobOptionsRead, remedy: string): voi
 }
 
 /** Rejects a job that an outbox cannot store. */
-function assertForRow(where: string, options: JobOptionsRead): void {
-  assertOnce(where, options, "give recurring jobs to enqueue() of the queue");
-  if (options.after === undefined) return;
-  const remedy =
-    "a relay may store the row before its parents; call enqueue() of the queue, for example in the handler of the parent";
-  throw new InvalidOptionError({ where, option: "after", value: options.after, remedy });
-}
+const RECURRING_ROW = "give recurring jobs to enqueue() of the queue";
 
 function assertForMany(where: string, options: JobOptionsRead, isForAll: boolean): void {
   const wrong = (option: keyof EnqueueOptions, remedy: string): InvalidOptionError =>

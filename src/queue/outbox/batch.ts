@@ -35,6 +35,7 @@ const MOST_BYTES = 16_000_000;
 const FULL_WAIT_MS = 1_000;
 /** The wait after a failed attempt doubles from one second up to this. */
 const LONGEST_WAIT_SECONDS = 60;
+const UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$";
 
 /** The plan has to follow the index on the position, also while the table's statistics are older than its rows. */
 const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
@@ -117,7 +118,8 @@ function createStatements({ name, options, logger }: BatchParts) {
     /**
      * Locks the first rows of these shards. This is a separate statement after the one that takes the shards, because it
      * must see what the last relay of these shards has committed. A row that is tried again later holds the rows of its
-     * key back.
+     * key back. A row whose parents are rows stays until these are moved: Redis takes an unknown parent for one that has
+     * ended and was removed.
      */
     async lockRows(
       query: Query,
@@ -138,6 +140,13 @@ function createStatements({ name, options, logger }: BatchParts) {
               WHERE earlier.order_key = o.order_key AND earlier.position < o.position
                 AND earlier.failed_at IS NULL AND earlier.next_try_at > now()
                 AND earlier.kind = o.kind AND earlier.target = o.target)
+            AND (json_typeof(o.options->'after') IS DISTINCT FROM 'array' OR NOT EXISTS (
+              SELECT FROM json_array_elements(o.options->'after') AS a (job), LATERAL (
+                SELECT id, kind, target FROM ${table}
+                WHERE id = CASE WHEN job->>'id' ~ '${UUID}' THEN (job->>'id')::uuid END
+                UNION ALL
+                SELECT id, kind, target FROM ${table} WHERE options->>'id' = job->>'id') AS parent
+              WHERE parent.kind = 'queue' AND parent.target = job->>'queue' AND parent.id <> o.id))
           ORDER BY position LIMIT $5 FOR UPDATE OF o SKIP LOCKED)
         SELECT id::text, kind, target, order_key, data::text, options::text
         FROM (SELECT due.*, sum(size) OVER (ORDER BY position) - size AS before FROM due) AS sized

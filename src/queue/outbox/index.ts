@@ -39,7 +39,7 @@ export interface Outbox {
   /**
    * Writes a job into the outbox, in the caller's transaction. If the transaction commits, a relay stores the job in
    * the queue exactly once. If it rolls back, there is no job. Jobs with a key are stored in the order of the commits.
-   * Needs no Redis. `delayMs` begins now.
+   * Needs no Redis. `delayMs` begins now, or once the jobs in `after` have ended. Those may be other rows of the outbox.
    *
    * @throws {@link InvalidOptionError} when the transaction cannot run SQL, or the outbox does not have the queue. Also
    * when an option can never work, the job is recurring, or the queue rejects the data. Rejects with the error of the

@@ -80,6 +80,8 @@ CREATE INDEX IF NOT EXISTS "${table}_waiting" ON ${full} (position) WHERE failed
 CREATE INDEX IF NOT EXISTS "${table}_retried" ON ${full} (order_key, position)
   WHERE failed_at IS NULL AND next_try_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS "${table}_failed" ON ${full} (failed_at) WHERE failed_at IS NOT NULL;
+-- Finds the rows that other rows name in "after".
+CREATE INDEX IF NOT EXISTS "${table}_own_id" ON ${full} ((options->>'id')) WHERE options->>'id' IS NOT NULL;
 
 -- Runs when a transaction commits. A transaction that inserts early and commits late gets a later position than a
 -- transaction that commits in between. No other transaction has inserted if the sequence stands at the row's position.

@@ -231,7 +231,8 @@ describe("a row that its queue rejects", () => {
     await insert("unknown", {});
     await insert("jobs", { attmepts: 3 });
     await insert("jobs", { every: 1_000, dedupeId: "a" });
-    await insert("jobs", { after: [{ queue: "jobs", id: "1" }] });
+    await insert("jobs", { after: [{ queue: "jobs", id: "1000" }] });
+    await insert("jobs", { after: "1000" });
     await insert("jobs", { key: "from-sql" });
     await commit((client) => outbox.enqueue(client, jobs, 2));
     outbox.startRelay({ maxAttempts: 1 });
@@ -239,9 +240,10 @@ describe("a row that its queue rejects", () => {
     await untilEmpty();
 
     const { rejected, failed } = await outbox.status();
-    expect(failed).toBe(4);
+    expect(failed).toBe(5);
     expect(rejected.map(({ error }) => error).sort()).toEqual([
-      expect.stringContaining("a relay may store the row before its parents"),
+      expect.stringContaining('option "after" is "1000"; queue "jobs" has never had a job'),
+      expect.stringContaining('option "after" is "1000"; give'),
       expect.stringContaining('option "attmepts" is 3; there is no such option'),
       expect.stringContaining('option "every" is 1000; give recurring jobs to enqueue()'),
       expect.stringContaining('There is no queue "unknown" in this relay.'),
@@ -268,6 +270,64 @@ describe("a row that its queue rejects", () => {
     expect(full.rejected).toEqual([]);
     expect(before).toEqual([0, 1, 9]);
     expect(await dataOf(jobs)).toEqual([2, 3, 9]);
+  });
+});
+
+describe("a job in the outbox that runs after others", () => {
+  it.each([
+    ["the id of its row", undefined],
+    ["an id of its own", "order-1"],
+  ])("is stored after the row of a parent with %s, and runs after it", async (_, ownId) => {
+    let isBad = false;
+    const schema = {
+      "~standard": {
+        version: 1 as const,
+        vendor: "test",
+        validate: (value: unknown) =>
+          value === 1 && isBad
+            ? { issues: [{ message: "it is bad" }] }
+            : { value: value as number },
+      },
+    };
+    const opened = await openOutbox(sluices, postgres.url, { queue: { schema } });
+    const { outbox, jobs, commit, untilEmpty } = opened;
+    await commit(async (client) => {
+      const { id } = await outbox.enqueue(client, jobs, 1, { id: ownId });
+      await outbox.enqueue(client, jobs, 2, { after: [{ queue: "jobs", id: ownId ?? id }] });
+      await outbox.enqueue(client, jobs, 3);
+    });
+    isBad = true;
+    outbox.startRelay({ pollMs: 20 });
+    await waitUntil(async () => (await outbox.status()).rejected.length === 1, "it is rejected");
+    await waitUntil(async () => (await outbox.status()).waiting === 2, "the last row is moved");
+    const before = await dataOf(jobs);
+
+    isBad = false;
+    await outbox.retry();
+
+    await untilEmpty();
+    expect(before).toEqual([3]);
+    expect(await runAll(opened, 3)).toEqual([3, 1, 2]);
+  });
+
+  it("waits for a job that enqueue() has stored, and its delay begins after that", async () => {
+    const opened = await openOutbox(sluices, postgres.url);
+    const { outbox, jobs, table, pool, commit, untilEmpty } = opened;
+    const parent = await jobs.enqueue(1, { delayMs: 3_600_000 });
+    let id = "";
+    await commit(async (client) => {
+      ({ id } = await outbox.enqueue(client, jobs, 2, { after: [parent], delayMs: 10 }));
+    });
+    const [row] = (await pool.query(`SELECT options FROM ${table}`)).rows as { options: object }[];
+    outbox.startRelay();
+
+    await untilEmpty();
+
+    const after = [{ queue: "jobs", id: parent.id }];
+    expect(row!.options).toEqual({ after, delayMs: 10 });
+    expect((await (await jobs.job(id))!.flow()).awaited).toEqual({ count: 1, first: after });
+    await parent.runNow();
+    expect(await runAll(opened, 2)).toEqual([1, 2]);
   });
 });
 
@@ -549,7 +609,7 @@ describe("bad input", () => {
     ["queue", ["run", undefined, 1]],
     ["attmepts", ["run", "jobs", 1, { attmepts: 3 }]],
     ["every", ["run", "jobs", 1, { every: 1_000, dedupeId: "a" }]],
-    ["after", ["run", "jobs", 1, { after: [{ queue: "jobs", id: "1" }] }]],
+    ["after", ["run", "jobs", 1, { after: "1" }]],
     ["data", ["run", "jobs", 1n]],
   ])("of enqueue() is refused by name, and writes nothing: %s", async (option, given) => {
     const { sluice, jobs } = memory();

@@ -4,10 +4,14 @@
   KEYS  as in lanes-join, then [6] prioritized  [7] active, BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys
         [2] soon_ms: a delayed job that is due within this many ms counts as one that could run
-  Reply [1] how many jobs could run: held by any worker, due, or due soon. Jobs that are due soon count as one.
-        [2] how many due jobs cannot run: their queue or key is paused for longer than soon_ms. Jobs of an ordered lane
-            count too if they wait for a dead letter, or for a job that is retried later.
-        [3] how many jobs are due later: delayed jobs, retries and the next runs of schedules
+        [3] page: which blocked lanes to look at: "" for the first page; else as in the reply
+  Reply [1] how many jobs could run, besides [2]: held by any worker, due, or due soon. Jobs that are due soon count as
+            one.
+        [2] how many due jobs may be blocked: those in lanes; all, if the queue is paused for longer than soon_ms
+        [3] how many of them cannot run, on this page: their queue or key is paused for longer than soon_ms. Jobs of an
+            ordered lane count too if they wait for a dead letter, or for a job that is retried later. 0 if [1] is not.
+        [4] how many jobs are due later: delayed jobs, retries and the next runs of schedules
+        [5] the next page; "" after the last one
 ]]
 -- @include lib/time/now-ms
 -- @include lib/lanes/lanes
@@ -44,7 +48,13 @@ local function has_soon()
   return #due == 2 * MOST_LOOKED
 end
 
-local pause_ms, soon, blocked = queue_pause_left(meta, now), has_soon() and 1 or 0, 0
-if pause_ms < 0 or pause_ms > soon_ms then return { active, waiting + lanes.parked, later } end
-if active + waiting + soon == 0 and lanes.parked > 0 then blocked = math.min(lanes.parked, blocked_jobs(lanes, soon_ms)) end
-return { active + waiting + soon + lanes.parked - blocked, blocked, math.max(0, later - soon) }
+local pause_ms, soon = queue_pause_left(meta, now), has_soon() and 1 or 0
+if pause_ms < 0 or pause_ms > soon_ms then
+  local held = waiting + lanes.parked
+  return { active, held, held, later, '' }
+end
+local runnable, blocked, next_page = active + waiting + soon, 0, ''
+if runnable == 0 and lanes.parked > 0 then
+  blocked, next_page = blocked_jobs(lanes, soon_ms, ARGV[3] == '' and 'paused 0' or ARGV[3])
+end
+return { runnable, lanes.parked, blocked, math.max(0, later - soon), next_page }

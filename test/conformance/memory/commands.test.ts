@@ -141,6 +141,7 @@ const OF_TYPES: Readonly<Record<string, readonly fc.Arbitrary<Command>[]>> = {
     command("ZPOPMAX", key, fc.nat(2)),
     command("ZUNIONSTORE", key, fc.constant(2), key, key, word("WEIGHTS 2 3", "AGGREGATE MAX")),
     command("ZCARD", key),
+    command("ZSCAN", key, fc.constant(0), word("COUNT 10", "MATCH x*")),
   ],
   "sorted sets by text": [
     command("ZADD", key, fc.constant(0), member),

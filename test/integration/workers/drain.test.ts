@@ -7,6 +7,7 @@ import { closedUrl } from "../../support/servers/closed-url.ts";
 import { openQueue } from "../../support/jobs/open-queue.ts";
 import { ownRedisServers } from "../../support/redis/own-redis.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
+import { SILENT } from "../../support/webhooks/open-hooks.ts";
 
 const sluices = realSluices();
 const servers = ownRedisServers();
@@ -172,6 +173,21 @@ describe("worker.drain()", () => {
 
     expect(drained).toMatchObject({ reason: "blocked", done: 2, failed: 1, retried: 1 });
     expect(drained).toMatchObject({ blocked: 3, delayed: 1 });
+  });
+
+  it("ends beside more blocked keys than one script looks at", async () => {
+    const sluice = sluices.open({ logger: SILENT });
+    const bucket = sluice.bucket("b", { rate: "10000/s" });
+    const ordered = { keys: () => true, stuck: "hold" } as const;
+    const queue = sluice.queue<string>("jobs", { bucket, ordered });
+    const keys = Array.from({ length: 1_100 }, (_, at) => `key-${at}`);
+    await queue.enqueueMany([...keys, ...keys], (key) => ({ key }));
+    const options = { concurrency: 200 };
+    const worker = sluice.worker(queue, () => Promise.reject(new Discard("bad")), options);
+
+    const drained = await worker.drain(IDLE);
+
+    expect(drained).toMatchObject({ reason: "blocked", done: 0, failed: 1_100, blocked: 1_100 });
   });
 
   it("ends when the worker is closed, and says so", async () => {

@@ -2,8 +2,8 @@
 -- @include lib/lanes/order
 -- Counts the parked jobs that cannot run within soon_ms, although they are due.
 
--- The most paused keys and ordered lanes to look at, because Redis is blocked during the look.
-local MOST_BLOCKED = 1000
+-- About how many paused keys or ordered lanes one run looks at, because Redis is blocked during the look.
+local LOOKED_AT_ONCE = 1000
 
 -- True if a key or one of its parents is paused for longer than soon_ms.
 local function is_paused(lanes, key, soon_ms)
@@ -28,19 +28,26 @@ local function is_stuck(lanes, key, soon_ms)
   return due ~= false and tonumber(due) / 4096 > lanes.now_ms + soon_ms and not redis.call('ZSCORE', lanes.lane .. key, head)
 end
 
--- Counts the parked jobs that cannot run. If there are more paused keys or ordered lanes than MOST_BLOCKED, the jobs of
--- the others count as jobs that can run.
-local function blocked_jobs(lanes, soon_ms)
-  local blocked = 0
-  local from = '(' .. string.format('%.0f', lanes.now_ms + soon_ms)
-  for _, key in ipairs(redis.call('ZRANGEBYSCORE', lanes.paused, from, '+inf', 'LIMIT', 0, MOST_BLOCKED)) do
-    if not is_paused(lanes, parent_of(key), soon_ms) then
-      blocked = blocked + redis.call('ZCARD', lanes.lane .. key) + (tonumber(redis.call('HGET', lanes.below, key)) or 0)
-    end
-  end
-  if not lanes.is_ordered then return blocked end
-  for _, key in ipairs(redis.call('ZRANGE', lanes.heads, 0, MOST_BLOCKED - 1)) do
-    if not is_paused(lanes, key, soon_ms) and is_stuck(lanes, key, soon_ms) then blocked = blocked + redis.call('ZCARD', lanes.lane .. key) end
-  end
-  return blocked
+-- Counts the parked jobs of a paused key and below it. A key below a longer pause is counted there.
+local function paused_jobs(lanes, key, until_ms, soon_ms)
+  if until_ms <= lanes.now_ms + soon_ms or is_paused(lanes, parent_of(key), soon_ms) then return 0 end
+  return redis.call('ZCARD', lanes.lane .. key) + (tonumber(redis.call('HGET', lanes.below, key)) or 0)
+end
+
+-- Counts the parked jobs of an ordered lane that wait for its head job.
+local function stuck_jobs(lanes, key, _, soon_ms)
+  if is_paused(lanes, key, soon_ms) or not is_stuck(lanes, key, soon_ms) then return 0 end
+  return redis.call('ZCARD', lanes.lane .. key)
+end
+
+-- Counts the parked jobs that cannot run, on one page of the paused keys and then of the ordered lanes. A page is
+-- "paused" or "heads", and a cursor of ZSCAN. With ranks, a look could miss lanes while others move.
+-- Also returns the next page; '' after the last one.
+local function blocked_jobs(lanes, soon_ms, page)
+  local kind, from = string.match(page, '^(%a+) (%d+)$')
+  local blocked, count = 0, kind == 'paused' and paused_jobs or stuck_jobs
+  local cursor, found = unpack(redis.call('ZSCAN', lanes[kind], from, 'COUNT', LOOKED_AT_ONCE))
+  for at = 1, #found, 2 do blocked = blocked + count(lanes, found[at], tonumber(found[at + 1]), soon_ms) end
+  if cursor ~= '0' then return blocked, kind .. ' ' .. cursor end
+  return blocked, kind == 'paused' and lanes.is_ordered and 'heads 0' or ''
 end

@@ -4,7 +4,7 @@ import { childrenKey, flowScripts, parentKeys } from "../scripts/queue/flows.ts"
 import { dedupeKeys, jobScripts, outboxRowsKey, REPLAYING } from "../scripts/queue/jobs.ts";
 import { laneOf, lanesHeld, laneScripts } from "../scripts/queue/lanes.ts";
 import { runScripts } from "../scripts/queue/runs.ts";
-import { steeringScripts } from "../scripts/queue/steering.ts";
+import { steeringScripts, type JobsLeft } from "../scripts/queue/steering.ts";
 import { bindScripts } from "../scripts/script.ts";
 import type { SampledClock } from "./clock.ts";
 
@@ -73,6 +73,19 @@ export function createRedisLanes(
         if (next !== undefined && next.sinceMs < (found?.sinceMs ?? Infinity)) found = next;
       }
       return found;
+    },
+    /** Counts the jobs that could run now or within `soonMs`, those that are blocked, and those that are due later. */
+    async left(about: OfQueue & { readonly soonMs: number }): Promise<JobsLeft> {
+      let blockedSoFar = 0;
+      for (let page = ""; ;) {
+        const { others, parked, delayed, ...found } = await scripts.leftOnPage({ ...about, page });
+        blockedSoFar += found.blocked;
+        page = found.nextPage;
+        if (page !== "") continue;
+        // A lane may be counted twice if others join it during the look.
+        const blocked = Math.min(parked, blockedSoFar);
+        return { runnable: others + parked - blocked, blocked, delayed };
+      }
     },
     /** Counts the parked jobs in the lane of a key, and in the lanes of the keys below it. */
     async waitingOf({ queue, key }: OfQueue & { readonly key: string }) {

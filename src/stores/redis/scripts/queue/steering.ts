@@ -282,12 +282,12 @@ export const steeringScripts = {
     },
   }),
 
-  /** Counts the jobs that could run now or within `soonMs`, those that are blocked, and those that are due later. */
-  left: shapeScript({
+  /** Counts the jobs that are left. Looks at one page of the blocked lanes. */
+  leftOnPage: shapeScript({
     name: "queue/workers/jobs-left",
     keys: queueKeys(...LANE_KEYS, "prioritized", "active"),
-    args: { prefix, soonMs: int },
-    reply: { runnable: int, blocked: int, delayed: int },
+    args: { prefix, soonMs: int, page: text },
+    reply: { others: int, parked: int, blocked: int, delayed: int, nextPage: text },
   }),
 
   /** Counts the live workers of all processes, and the jobs that these workers can hold at once. */
@@ -310,7 +310,15 @@ type EndedAttempts = {
   readonly ended?: Ended | undefined;
 };
 
-export type JobsLeft = ScriptOutput<typeof steeringScripts.left>;
+/** The jobs that are left in a queue. */
+export interface JobsLeft {
+  /** How many could run now, or are due soon. */
+  readonly runnable: number;
+  /** How many due jobs cannot run. */
+  readonly blocked: number;
+  /** How many jobs are due later. */
+  readonly delayed: number;
+}
 export type Moved = ScriptOutput<typeof steeringScripts.move>;
 export type LiveWorkers = ScriptOutput<typeof steeringScripts.workers>;
 export type EndedSince = ScriptOutput<typeof steeringScripts.ended>;

@@ -9,14 +9,15 @@ local function hold(lanes, id)
   redis.call('ZADD', flows.waiting, string.format('%.0f', lanes.now_ms + CHECK_MS), id)
 end
 
--- Stores what a new job waits for. Flow is { parents: [parent, outcome or ""], onFailure, open, hold, weights }. An
--- outcome is known already for a parent that is no longer stored. Returns whether the job must wait, and whether it is
--- cancelled because a parent was.
+-- Stores what a new job waits for. Flow is { parents: [parent, outcome or ""], onFailure, open, producerTimeoutMs, hold,
+-- weights }. An outcome is known already for a parent that is no longer stored. Returns whether the job must wait, and
+-- whether it is cancelled because a parent was.
 local function store_flow(lanes, id, flow)
   local flows, pending, is_cancelled = flow_names(lanes.jobs), flow.open and 1 or 0, false
   local job = lanes.jobs .. id
   redis.call('HSET', job, 'sluice:parents', flow.onFailure, 'sluice:hold', flow.hold, 'sluice:count', #flow.parents)
   if flow.open then redis.call('HSET', job, 'sluice:open', 1) end
+  if flow.producerTimeoutMs then redis.call('HSET', job, 'sluice:announced', flow.producerTimeoutMs) end
   if flow.weights then redis.call('HSET', job, 'sluice:weights', cjson.encode(flow.weights)) end
   redis.call('UNLINK', flows.awaited .. id, flows.outcomes .. id)
   for index, parent in ipairs(flow.parents) do

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
-import { readOptions } from "../../core/input/options.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { GroupClosedError } from "../errors.ts";
 import { JOB_REFERENCE, type JobReference } from "../job.ts";
 import type { Flows } from "../manage/flows.ts";
@@ -30,6 +30,12 @@ export interface GroupOptions<Input> {
   readonly options?: EnqueueOptions | EnqueueOptionsOf<Input> | undefined;
   /** Keeps the group open, so that jobs can be added until `close()`. Defaults to false. */
   readonly open?: boolean | undefined;
+  /**
+   * How long the final job waits for jobs that `enqueueGroup` or `add` has announced and not stored, in ms, because the
+   * producer has died or lost Redis. A job that a frozen producer stores later does not hold the final job back. At
+   * least 10,000, and longer than `storeTimeoutMs`. Defaults to 60,000.
+   */
+  readonly producerTimeoutMs?: number | undefined;
 }
 
 /** A group of jobs. */
@@ -89,8 +95,8 @@ const GROUP_OPTIONS = z.strictObject({
   ),
   options: z.unknown().optional(),
   open: z.boolean({ error: "give true or false" }).optional(),
+  producerTimeoutMs: wholeNumber(10_000, LONGEST_MS, "milliseconds").optional(),
 });
-const OPEN = { isOpen: true } as const;
 
 type AnyEnqueuing = LinkedEnqueuing<unknown, unknown, unknown>;
 const enqueuingOfQueues = new WeakMap<object, AnyEnqueuing>();
@@ -149,8 +155,10 @@ export function createGroups<Data, Result, Input>({
       // The final job has no parents yet, but may say what happens if one fails.
       const finalOptions = { after: [], ...ofThen } as EnqueueOptions;
       let final: QueuedJob<unknown> | undefined;
+      const { producerTimeoutMs } = read;
+      const openFinal = async () => ({ isOpen: true, producerTimeoutMs });
       const link = async () => {
-        final ??= await target.one(ofFinal, read.then.data, finalOptions, async () => OPEN);
+        final ??= await target.one(ofFinal, read.then.data, finalOptions, openFinal);
         return { final: { queue: final.queue, id: final.id } };
       };
       const checked = optionsInGroup(where, options);

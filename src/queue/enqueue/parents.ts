@@ -11,6 +11,8 @@ export interface JobToLink {
   readonly options: JobOptionsRead;
   /** True for the final job of a group to which jobs may be added. */
   readonly isOpen?: boolean | undefined;
+  /** How long this final job waits for jobs that were announced and not stored. */
+  readonly producerTimeoutMs?: number | undefined;
   /** The final job of the group that the job belongs to. */
   readonly final?: JobReference | undefined;
 }
@@ -93,7 +95,7 @@ export async function linkJobs(
     if (index !== undefined) childrenOf[index]!.push(child);
   }
 
-  const jobs = entries.map(({ options, isOpen }, index): Linked => {
+  const jobs = entries.map(({ options, isOpen, producerTimeoutMs }, index): Linked => {
     const id = ids[index];
     const children = childrenOf[index]!.length === 0 ? undefined : childrenOf[index];
     if (options.after === undefined && isOpen !== true) return { id, children, mustWait: false };
@@ -103,7 +105,7 @@ export async function linkJobs(
     const { key, at, delayMs = 0, onParentFailure: onFailure = "fail" } = options;
     const hold = at === undefined ? `in ${delayMs}` : `at ${Number(at)}`;
     const weights = key === undefined ? undefined : weightsOf(key);
-    const flow = { parents, onFailure, open: isOpen, hold, weights };
+    const flow = { parents, onFailure, open: isOpen, producerTimeoutMs, hold, weights };
     const mustWait = isOpen === true || parents.some(([, outcome]) => outcome === "");
     return { id, flow, children, mustWait };
   });

@@ -58,7 +58,7 @@ const LINKS_SHOWN = 24;
 const MOST_CHECKS = 20;
 /**
  * A job of a group that is not stored this long after it was announced never will be: its producer has died, or has
- * lost Redis. The final job then no longer waits for it.
+ * lost Redis. The final job then no longer waits for it. The `producerTimeoutMs` of a group replaces this time.
  */
 const ANNOUNCED_MS = 60_000;
 
@@ -211,14 +211,21 @@ export function createFlows(reach: ReachFlows) {
 
   /** Checks the jobs of a queue that have waited for a while. Returns the number of jobs. */
   async function checkSome(queue: string): Promise<number> {
-    const bounds = { againMs: CHECK_AGAIN_MS, most: CHECKED_AT_ONCE, mostParents: PARENTS_CHECKED };
-    const waiting = await (await reach(queue)).lookAtWaiting({ queue, ...bounds });
+    const waiting = await (
+      await reach(queue)
+    ).lookAtWaiting({
+      queue,
+      againMs: CHECK_AGAIN_MS,
+      most: CHECKED_AT_ONCE,
+      mostParents: PARENTS_CHECKED,
+      announcedMs: ANNOUNCED_MS,
+    });
     const names = new Set(waiting.flatMap(({ parents }) => parents));
     const ended = await endedParents([...names].map(jobOfName));
-    const children = waiting.flatMap(({ id, sinceMs, parents }) =>
+    const children = waiting.flatMap(({ id, areAnnounced, parents }) =>
       parents.flatMap((name) => {
         const parent = ended.get(name);
-        const isAnnounced = parent?.outcome === "m" && sinceMs < ANNOUNCED_MS;
+        const isAnnounced = parent?.outcome === "m" && areAnnounced;
         return parent === undefined || isAnnounced ? [] : [{ id, parent }];
       }),
     );

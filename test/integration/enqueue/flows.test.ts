@@ -640,6 +640,11 @@ describe("bad input", () => {
       "then.queue",
       (q) => q.enqueueGroup(["x"], { then: { queue: { name: "q" }, data: "" } }),
     ],
+    [
+      "a short time",
+      "producerTimeoutMs",
+      (q) => q.enqueueGroup(["x"], { then: { data: "" }, producerTimeoutMs: 9_999 }),
+    ],
     ["no items", "items", (q) => q.enqueueGroup("x" as never, { then: { data: "" } })],
     [
       "a dedupeId",
@@ -822,19 +827,26 @@ describe("a lost message", () => {
     },
   );
 
-  it("does not wait for jobs that a dead producer announced to a group and never stored", async () => {
-    const { sluice, charges, reports } = open();
-    const redis = new Redis(inject("redisUrl"));
-    const group = await charges.enqueueGroup(["1"], { then: { queue: reports, data: "final" } });
-    const base = `${reports.stored.prefix}:${reports.stored.name}:`;
-    const { id } = group.final;
-    await redis.zadd(`${base}flow:awaited:${id}`, 9, "charges:999");
-    await redis.hset(`${base}${id}`, "sluice:extended", Date.now() - 61_000);
-    await redis.zadd(`${base}flow:waiting`, 0, id);
+  it.each([
+    [undefined, 61_000],
+    [10_000, 11_000],
+  ])(
+    "does not wait for jobs that a dead producer announced to a group and never stored, with a producerTimeoutMs of %s",
+    async (producerTimeoutMs, sinceMs) => {
+      const { sluice, charges, reports } = open();
+      const redis = new Redis(inject("redisUrl"));
+      const then = { queue: reports, data: "final" };
+      const group = await charges.enqueueGroup(["1"], { then, producerTimeoutMs });
+      const base = `${reports.stored.prefix}:${reports.stored.name}:`;
+      const { id } = group.final;
+      await redis.zadd(`${base}flow:awaited:${id}`, 9, "charges:999");
+      await redis.hset(`${base}${id}`, "sluice:extended", Date.now() - sinceMs);
+      await redis.zadd(`${base}flow:waiting`, 0, id);
 
-    sluice.worker(charges, () => "charged");
-    sluice.worker(reports, async (_job, { parents }) => parents());
-    expect(await group.final.finished()).toMatchObject([{ state: "done" }]);
-    redis.disconnect();
-  });
+      sluice.worker(charges, () => "charged");
+      sluice.worker(reports, async (_job, { parents }) => parents());
+      expect(await group.final.finished()).toMatchObject([{ state: "done" }]);
+      redis.disconnect();
+    },
+  );
 });

@@ -1,7 +1,7 @@
 /** Scripts for flows, in which jobs wait for other jobs: children for their parents, in any queues. */
 import { queueKeys, type QueueName } from "../keys.ts";
 import { shapeScript } from "../script.ts";
-import { from, fromEach, int, list, oneOf, optional, rest, text, word } from "../shape.ts";
+import { flag, from, fromEach, int, list, oneOf, optional, rest, text, word } from "../shape.ts";
 import { LANE_KEYS, prefix } from "./lanes.ts";
 
 /** What happens to a child if one of its parents fails. */
@@ -14,6 +14,8 @@ export interface AddedFlow {
   readonly onFailure: OnParentFailure;
   /** True for the final job of a group to which jobs may be added. */
   readonly open?: boolean | undefined;
+  /** How long the final job waits for jobs that were announced and not stored. */
+  readonly producerTimeoutMs?: number | undefined;
   /** When the child is due after its parents have ended: `"in <ms>"`, or `"at <ms since 1970>"`. */
   readonly hold: string;
   readonly weights?: readonly number[] | undefined;
@@ -115,8 +117,10 @@ export const flowScripts = {
       againMs: int,
       most: int,
       mostParents: int,
+      /** How long jobs of a group stay announced, unless the group has another time. */
+      announcedMs: int,
     },
-    reply: rest({ id: text, sinceMs: int, parents: list(text) }),
+    reply: rest({ id: text, areAnnounced: flag, parents: list(text) }),
   }),
 
   /** Removes children that were notified. With `keptMs`, Redis keeps them that long instead. */

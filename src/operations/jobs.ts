@@ -346,7 +346,7 @@ async function foundJob(
 
 function flowLines(step: FlowStep, indent = ""): string[] {
   const { queue, id, state, why: reason, isBlocking, parents, more } = step;
-  const isWaiting = reason !== undefined && reason.waitsFor !== "parents";
+  const isWaiting = reason !== undefined && (isBlocking || reason.waitsFor !== "parents");
   const what = isWaiting ? `, waits for ${whyText(reason)}` : "";
   const blocks = isBlocking ? "  <- blocks" : "";
   return [

@@ -106,6 +106,10 @@ describe("sluice, with queues,", () => {
     const job = await sluice("job", "charges", child.id);
     expect(job.out).toContain(`waits for:  the end of 2 jobs: ${names}`);
     expect((await sluice("why", "charges", final.id)).out).toBe("its group to be closed\n");
+    const { id } = await queue.enqueue(9, { after: [final] });
+    expect((await sluice("flow", "charges", id)).out).toContain(
+      "waits for its group to be closed  <- blocks",
+    );
     const { why } = await json<{ why: object }>("why", "charges", child.id);
     expect(why).toMatchObject({
       waitsFor: "parents",

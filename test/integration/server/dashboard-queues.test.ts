@@ -193,6 +193,30 @@ describe("the board of queues", () => {
     expect(errors).toEqual([]);
   });
 
+  it("says that an open group blocks a job, which has no due time yet", async () => {
+    const { url, queue } = await openQueueBoard();
+    const { final } = await queue.enqueueGroup([], { then: { data: { card: "1" } }, open: true });
+    const child = await queue.enqueue({ card: "2" }, { after: [final] });
+    const { page } = await boards.open(`${url}/#/job/charges/${child.id}`);
+    const step = page.locator(".tree li li");
+
+    await step.waitFor();
+
+    expect(await step.textContent()).toBe(`charges / ${final.id}delayedblocksits group is open`);
+    expect(await page.locator("dt").allTextContents()).not.toContain("Due");
+  });
+
+  it("says how many workers are needed, also in a narrow window", async () => {
+    const { url, queue } = await openQueueBoard();
+    const { page } = await boards.open(`${url}/#/queues`, { width: 390 });
+    await queue.enqueue({ card: "1" });
+    const workers = page.locator('td[data-label="Workers"]');
+
+    await waitUntil(async () => /needed/.test(await workers.innerText()), "a worker is needed");
+
+    expect(await workers.innerText()).toMatch(/^0 of \d+ needed$/);
+  });
+
   it("cancels a waiting job, and replays a dead letter, after it said what that does", async () => {
     const { url, queue, id } = await openQueueBoard();
     const waiting = await queue.enqueue({ card: "1" });

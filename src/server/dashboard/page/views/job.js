@@ -38,7 +38,7 @@ export function jobView({ queue, id, redraw, mayAct }) {
           mayAct() ? actions(state) : undefined,
         ),
         why !== undefined && notice("info", `The job waits: ${whyText(why)}.`),
-        panel("Facts", facts({ job, eta })),
+        panel("Facts", facts({ job, why, eta })),
         panel("Flow", flowOf({ flow, ended, children })),
       ];
     },
@@ -72,10 +72,12 @@ export function jobView({ queue, id, redraw, mayAct }) {
 
 const UNFINISHED = new Set(["waiting", "active", "delayed"]);
 
-function facts({ job, eta }) {
+function facts({ job, why, eta }) {
   const { name, key, priority, attempts, attemptsMade } = job;
   const { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs } = job;
-  const times = { Enqueued: enqueuedAtMs, Due: dueAtMs, Started: startedAtMs, Ended: endedAtMs };
+  // The time of a job that waits for its parents is known once these have ended.
+  const due = why?.waitsFor === "parents" ? undefined : dueAtMs;
+  const times = { Enqueued: enqueuedAtMs, Due: due, Started: startedAtMs, Ended: endedAtMs };
   const known = [
     ["Name", name],
     ["Key", key && keyOf({ key })],
@@ -109,7 +111,8 @@ function flowOf({ flow, ended, children }) {
 }
 
 function step({ queue, id, state, why, isBlocking, parents, more }) {
-  const isWaiting = why !== undefined && why.waitsFor !== "parents";
+  // The parents of other steps are below them. A group that is still open blocks without parents.
+  const isWaiting = why !== undefined && (isBlocking || why.waitsFor !== "parents");
   const below = [...parents.map(step), ...moreJobs(more)];
   return h(
     "li",

@@ -68,10 +68,12 @@ function row({ name, status, unreachable }) {
     oldest === undefined ? nothing() : duration(oldest.waitingMs),
     unexplained(status),
     emptyIn(status),
-    [
+    h(
+      "span",
+      {},
       count(workers),
-      workersWanted > workers ? h("span.muted", {}, ` of ${count(workersWanted)} needed`) : "",
-    ],
+      workersWanted > workers && h("span.muted", {}, ` of ${count(workersWanted)} needed`),
+    ),
     rate(donePerSecond),
     jobs.failed === 0 ? nothing() : badge("warn", count(jobs.failed)),
   ];

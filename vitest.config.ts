@@ -24,6 +24,7 @@ const withProcesses = {
 
 /** Tests of queues and webhooks that also run on the server in memory: some of each area. */
 const alsoInMemory = [
+  "enqueue/debounced",
   "enqueue/deduplicated",
   "enqueue/flows",
   "enqueue/job-facts",

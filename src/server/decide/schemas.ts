@@ -1,4 +1,5 @@
 import type { EnqueueOptions } from "../../queue/options.ts";
+import type { CallOutcome } from "../../throttle/slot/slot.ts";
 import { STATUS_OF_CODE } from "../problem.ts";
 
 const KEY = {
@@ -21,6 +22,11 @@ const SETTLED = {
   description: "The actual cost of the call, by unit, such as { tokens: 512 }.",
   type: "object",
   additionalProperties: { type: "number" },
+};
+const OUTCOME = {
+  enum: ["done", "dropped", "ignored"] satisfies readonly CallOutcome[],
+  description:
+    "How the call ended, for a concurrency limit that adapts to latency. dropped: it timed out or its target was overloaded. ignored: its latency says nothing about the load. Defaults to done.",
 };
 const PRIORITY = { enum: ["critical", "high", "normal", "low"] };
 const MS = { type: "integer", minimum: 1, maximum: 2_147_483_647 };
@@ -157,7 +163,7 @@ export const DRAW_MANY: object = object(
   ["draws"],
 );
 export const SETTLE: object = object({ cost: SETTLED }, ["cost"]);
-export const RELEASE: object = optional(object({ cost: SETTLED }));
+export const RELEASE: object = optional(object({ cost: SETTLED, outcome: OUTCOME }));
 export const RENEW: object = object({ holdMs: HOLD_MS }, ["holdMs"]);
 export const QUEUE_PARAMS: object = object({ queue: { type: "string" } }, ["queue"]);
 /** The body of a request that enqueues a job. */

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { SettledCost } from "../../throttle/call-options.ts";
+import type { CallOutcome } from "../../throttle/slot/slot.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
 import { assertBucket } from "../access/access.ts";
 import { PROBLEM, RELEASE, RENEW, SETTLE, SLOT_PARAMS } from "./schemas.ts";
@@ -9,6 +10,11 @@ import type { GivenSlots } from "./slots.ts";
 interface OfSlot<Body> {
   readonly Params: { readonly id: string };
   readonly Body: Body;
+}
+
+interface ReleaseBody {
+  readonly cost?: SettledCost;
+  readonly outcome?: CallOutcome;
 }
 
 const ID = { id: { type: "string" } };
@@ -56,19 +62,19 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
       return { id: request.params.id, booked };
     },
   );
-  app.post<OfSlot<{ readonly cost?: SettledCost } | null>>(
+  app.post<OfSlot<ReleaseBody | null>>(
     "/v1/slots/:id/release",
     common(
-      "Ends the lease of a finished call, and books its cost if one is given",
+      "Ends the lease of a finished call, with its cost and how the call ended, if they are given",
       RELEASE,
       SETTLED,
     ),
     async (request) => {
       const { id } = request.params;
       const slot = await slotOf(request);
-      const { cost } = request.body ?? {};
+      const { cost, outcome } = request.body ?? {};
       const booked = cost === undefined ? undefined : await adviseRetry(slots.settle(slot, cost));
-      await adviseRetry(slots.release(slot));
+      await adviseRetry(slots.release(slot, outcome));
       return { id, ...(booked === undefined ? {} : { booked }) };
     },
   );

@@ -68,6 +68,36 @@ describe("POST /v1/slots/:id", () => {
     expect((await bucket.peek()).limits[0]!.remaining).toBe(899);
   });
 
+  it("release says how a call ended to a limit that adapts to latency, at another server too", async () => {
+    const policy = { limits: [concurrency("auto", { initial: 20 })] };
+    const [first, second] = [sluices.open(), sluices.open()];
+    const bucket = first.bucket("search", policy);
+    second.bucket("search", policy);
+    const [giver, other] = [await servers.start(first), await servers.start(second)];
+    const reasonAfter = async (body: object): Promise<string | undefined> => {
+      // One at a time, because the limit may fall to 1.
+      for (const server of [giver, other]) {
+        const { json } = await giver.post("/v1/buckets/search/draw");
+        await server.post(`/v1/slots/${json.slot.id}/release`, body);
+      }
+      return (await bucket.peek()).limits[0]!.adaptive?.reason;
+    };
+    const refused = await giver.post("/v1/slots/some-id/release", { outcome: "lost" });
+
+    let before: string | undefined;
+    await waitUntil(async () => {
+      before = await reasonAfter({});
+      return before !== undefined && before !== "calibrating";
+    }, "the limit is calibrated");
+    await waitUntil(
+      async () => (await reasonAfter({ outcome: "dropped" })) === "drops",
+      "the limit falls",
+    );
+
+    expect(before).not.toBe("drops");
+    expect(refused).toMatchObject({ status: 400, json: { option: "outcome" } });
+  });
+
   it("rejects an unknown id", async () => {
     const service = await servers.start(sluices.open());
 

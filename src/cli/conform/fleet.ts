@@ -3,6 +3,9 @@ import { once } from "node:events";
 import process from "node:process";
 import type { FromReplica, ReplicaSetup, ToReplica } from "./replica.ts";
 
+/** Long enough for a busy machine. A limiter that takes longer would wait forever. */
+const START_LIMIT_MS = 120_000;
+
 /** The replicas of one scenario, each in a separate process. */
 interface Fleet extends AsyncDisposable {
   readonly size: number;
@@ -11,9 +14,22 @@ interface Fleet extends AsyncDisposable {
   kill(replica: number): Promise<void>;
 }
 
+interface FleetOptions {
+  /** The script that runs `conform --replica`. Defaults to that of this process. */
+  readonly script?: string;
+  /** How long a replica may take to start, and to open its limiter. Defaults to 120,000. */
+  readonly startLimitMs?: number;
+}
+
 /** Starts replicas, and resolves when each has opened its limiter. */
-export async function startFleet(size: number, setup: Omit<ReplicaSetup, "index">): Promise<Fleet> {
-  const children = Array.from({ length: size }, startReplica);
+export async function startFleet(
+  size: number,
+  setup: Omit<ReplicaSetup, "index">,
+  { script = process.argv[1]!, startLimitMs = START_LIMIT_MS }: FleetOptions = {},
+): Promise<Fleet> {
+  const children = Array.from({ length: size }, () => startReplica(script));
+  const replyOf = (child: ChildProcess, is: "ready" | "open"): Promise<void> =>
+    awaitReply(child, is, startLimitMs);
   const fleet: Fleet = {
     size,
     send(replica, message) {
@@ -42,9 +58,9 @@ export async function startFleet(size: number, setup: Omit<ReplicaSetup, "index"
   }
 }
 
-function startReplica(): ChildProcess {
+function startReplica(script: string): ChildProcess {
   // The setup goes over IPC, because the URL of Redis may contain a password, which the list of processes would show.
-  return fork(process.argv[1]!, ["conform", "--replica"], {
+  return fork(script, ["conform", "--replica"], {
     stdio: ["ignore", "ignore", "ignore", "ipc"],
   });
 }
@@ -56,14 +72,11 @@ async function kill(child: ChildProcess): Promise<void> {
   await exited;
 }
 
-/** Long enough for a busy machine. A limiter that takes longer would wait forever. */
-const START_LIMIT_MS = 120_000;
-
-function replyOf(child: ChildProcess, is: "ready" | "open"): Promise<void> {
+function awaitReply(child: ChildProcess, is: "ready" | "open", limitMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const limit = setTimeout(() => {
-      end(new Error(`A replica was not ${is} within ${START_LIMIT_MS / 1_000} s.`));
-    }, START_LIMIT_MS);
+      end(new Error(`A replica was not ${is} within ${limitMs / 1_000} s.`));
+    }, limitMs);
     const onExit = (): void => end(new Error(`A replica ended before it was ${is}.`));
     const onMessage = (message: unknown): void => {
       const reply = message as FromReplica;

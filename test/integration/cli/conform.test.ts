@@ -1,10 +1,15 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import type { Report } from "../../../src/cli/conform/conform.ts";
+import { BY } from "../../../src/cli/conform/replica.ts";
+import { startFleet } from "../../../src/cli/conform/fleet.ts";
 import { versionOfPeer } from "../../../src/cli/conform/limiters/import-peer.ts";
+import { startFakeDownstream } from "../../../src/entries/testing/fake-downstream.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { isRunning } from "../../support/children/is-running.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
@@ -106,5 +111,86 @@ describe("sluice conform", { timeout: LIMIT_MS }, () => {
 
   it("says how to install a limiter that the project does not have", () => {
     expect(() => versionOfPeer("not-installed")).toThrow("npm install --no-save not-installed");
+  });
+});
+
+describe("the replicas of a scenario", () => {
+  /** Writes a script that stands in for the command, and returns how to start replicas from it. */
+  async function replicasOf(code: string) {
+    const folder = await mkdtemp(join(tmpdir(), "sluice-replicas-"));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const [script, pids] = [join(folder, "replica.mjs"), join(folder, "pids")];
+    await writeFile(
+      script,
+      `import { appendFileSync } from "node:fs";
+       appendFileSync(${JSON.stringify(pids)}, process.pid + "\\n");
+       process.on("disconnect", () => process.exit());
+       ${code}`,
+    );
+    const readPids = async () => (await readFile(pids, "utf8")).trim().split("\n").map(Number);
+    return { script, readPids };
+  }
+
+  const setup = (prefix: string, url: string) => ({
+    limiter: "sluice" as const,
+    redisUrl: inject("redisUrl"),
+    prefix,
+    plan: { rate: { calls: 1_000, seconds: 1 } },
+    url,
+  });
+  const UNUSED = setup("unused", "http://127.0.0.1:1");
+
+  it("fail by name if one is not ready in time, and none stays", async () => {
+    const { script, readPids } = await replicasOf("setInterval(() => {}, 1_000);");
+
+    const starting = startFleet(2, UNUSED, { script, startLimitMs: 5_000 });
+
+    await expect(starting).rejects.toThrow("A replica was not ready within 5 s.");
+    expect((await readPids()).filter(isRunning)).toEqual([]);
+  });
+
+  it("fail by name if one does not open its limiter in time", async () => {
+    const { script, readPids } = await replicasOf(
+      'process.on("message", () => {}); process.send({ is: "ready" });',
+    );
+
+    const starting = startFleet(2, UNUSED, { script, startLimitMs: 5_000 });
+
+    await expect(starting).rejects.toThrow("A replica was not open within 5 s.");
+    expect((await readPids()).filter(isRunning)).toEqual([]);
+  });
+
+  it.each([
+    ["ends while it starts", "process.exit();", "A replica ended before it was ready."],
+    [
+      "cannot open its limiter",
+      'process.on("message", () => process.send({ is: "failed", reason: "no limiter" })); process.send({ is: "ready" });',
+      "A replica could not start: no limiter",
+    ],
+  ])("fail by name if one %s", async (_what, code, message) => {
+    const { script, readPids } = await replicasOf(code);
+
+    await expect(startFleet(2, UNUSED, { script })).rejects.toThrow(message);
+    expect((await readPids()).filter(isRunning)).toEqual([]);
+  });
+
+  it("go on without one that was killed, which makes no more calls", async () => {
+    const downstream = await startFakeDownstream();
+    onTestFinished(() => downstream.close());
+    const script = join(inject("builtRoot"), "dist/cli.js");
+    await using fleet = await startFleet(2, setup(sluices.prefix(), downstream.url), { script });
+    const callsOf = (replica: number): number =>
+      downstream.arrivals.filter(({ headers }) => headers[BY] === String(replica)).length;
+    for (const replica of [0, 1]) fleet.send(replica, { do: "loop", key: "all", callers: 2 });
+    await waitUntil(() => callsOf(0) > 0 && callsOf(1) > 0, "both replicas have called");
+
+    await fleet.kill(0);
+    const [killed, living] = [callsOf(0), callsOf(1)];
+    fleet.send(0, { do: "burst", key: "all", calls: 5 });
+    await fleet.kill(0);
+    await waitUntil(() => callsOf(1) > living + 20, "the other replica goes on");
+
+    // The calls of its two callers may still have been on their way.
+    expect(callsOf(0)).toBeLessThanOrEqual(killed + 2);
   });
 });

@@ -205,7 +205,8 @@ export function createBudgetControl(parts: BudgetControlParts): BudgetControl {
     change: BudgetsRequest["change"] = { do: "look" },
   ): Promise<{ readonly nowUs: number; readonly placed: readonly Placed[] }> {
     if (isClosed()) throw new ClosedError(`Bucket "${bucket}"`);
-    if (known.policy === UNKNOWN_POLICY) await refreshPolicy();
+    // No draw may have read a budget yet that `configure` has added.
+    await refreshPolicy();
     const terms = termsOf(asFarAsKnown(known.policy), known.terms.version);
     const own = scopes(`bucket("${bucket}")`);
     const { nowUs, balances } = await store.budgets({ bucket, terms, scopes: own, change });

@@ -37,6 +37,14 @@ describe("a bucket with a budget", () => {
     expect((await bucket.draw({ cost: { usd: 0.2 } })).bucket).toBe("b");
   });
 
+  it("shows a budget that configure() has added, before any draw", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "100/s" });
+    await bucket.configure({ rate: "100/s", limits: [usd()] });
+
+    expect(await bucket.budgets()).toMatchObject([{ unit: "usd", amount: 10, spent: 0 }]);
+  });
+
   it("rejects those calls of one tick that no longer fit into the budget of their key", async () => {
     const bucket = sluices.open().bucket("b", { perKey: { limits: [usd({ amount: 1 })] } });
     const draw = (cost: number) => bucket.draw({ key: "acme", cost: { usd: cost } });

@@ -40,6 +40,11 @@ export type ErrorCode =
   | "ERR_SECRET_UNREADABLE"
   | "ERR_WEBHOOK_NOT_VERIFIED";
 
+/** The second argument of `Error`. TypeScript knows its type only from `lib: ["ES2022"]` on. */
+export interface ErrorCause {
+  readonly cause?: unknown;
+}
+
 /** The fields of an error class, without the fields that every error has. */
 export type FactsOf<Self> = Omit<Self, keyof SluiceError>;
 
@@ -50,7 +55,7 @@ export type FactsOf<Self> = Omit<Self, keyof SluiceError>;
 export abstract class SluiceError<Self = object> extends Error {
   abstract readonly code: ErrorCode;
 
-  constructor(message: string, facts: FactsOf<Self>, options?: ErrorOptions) {
+  constructor(message: string, facts: FactsOf<Self>, options?: ErrorCause) {
     super(message, options);
     Object.assign(this, facts);
   }
@@ -455,7 +460,7 @@ export class CodecError extends SluiceError<CodecError> {
   constructor(
     facts: Pick<CodecError, "queue" | "kind" | "action" | "codec" | "id">,
     problem: string,
-    options?: ErrorOptions,
+    options?: ErrorCause,
   ) {
     const { queue, kind, action, id } = facts;
     const owner = ["webhook"].includes(kind) ? "message" : "job";

@@ -1,4 +1,4 @@
-import { SluiceError, type FactsOf } from "../core/errors.ts";
+import { SluiceError, type ErrorCause, type FactsOf } from "../core/errors.ts";
 import { withoutStop } from "../core/describe.ts";
 import type { Key } from "../core/key-path.ts";
 import type { JobReference } from "./job.ts";
@@ -30,7 +30,7 @@ export class HandlerResponseError extends SluiceError<HandlerResponseError> {
   /** The response's status: `429`. Undefined for a refusal without a status, such as Slack's `{ ok: false }`. */
   declare readonly status: number | undefined;
 
-  constructor(status: number | undefined, options?: ErrorOptions) {
+  constructor(status: number | undefined, options?: ErrorCause) {
     const what = status === undefined ? "a refusal" : `a response with status ${status}`;
     super(
       `The handler returned ${what}, so the attempt has failed. Return something else if the job is done, or set failOnResponse: false on the worker.`,

@@ -1,6 +1,6 @@
 import { isNativeError } from "node:util/types";
 import { describeValue, withCause } from "../../core/describe.ts";
-import { InvalidOptionError, type WaitTooLongError } from "../../core/errors.ts";
+import { InvalidOptionError, type ErrorCause, type WaitTooLongError } from "../../core/errors.ts";
 import { LONGEST_MS } from "../../core/input/options.ts";
 import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
 import { responseStatusIn } from "../../throttle/feedback/layers.ts";
@@ -20,7 +20,7 @@ export class RetryAfter extends Error {
   /** The delay until the retry, in ms: `500`. */
   readonly ms: number;
 
-  constructor(ms: number, options?: ErrorOptions) {
+  constructor(ms: number, options?: ErrorCause) {
     super(`To be tried again after ${describeValue(ms)} ms`, options);
     if (!isDelay(ms)) {
       const remedy = `give milliseconds from 0 to ${LONGEST_MS}`;
@@ -35,7 +35,7 @@ export class Discard extends Error {
   override readonly name = "Discard";
   readonly reason: string;
 
-  constructor(reason: string, options?: ErrorOptions) {
+  constructor(reason: string, options?: ErrorCause) {
     super(reason, options);
     this.reason = reason;
   }

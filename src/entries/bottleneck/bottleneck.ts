@@ -246,15 +246,24 @@ export class Bottleneck {
   }
 
   /** Runs a function as a job: `schedule(fn, ...args)` or `schedule(options, fn, ...args)`. */
-  schedule<Args extends readonly unknown[], Result>(
-    fn: (...args: Args) => Result,
+  schedule<Result, Args extends readonly unknown[] = readonly any[]>(
+    fn: (...args: Args) => PromiseLike<Result> | Result,
     ...args: Args
-  ): Promise<Awaited<Result>>;
-  schedule<Args extends readonly unknown[], Result>(
+  ): Promise<Result>;
+  schedule<Result, Args extends readonly unknown[] = readonly any[]>(
     options: JobOptions,
-    fn: (...args: Args) => Result,
+    fn: (...args: Args) => PromiseLike<Result> | Result,
     ...args: Args
-  ): Promise<Awaited<Result>>;
+  ): Promise<Result>;
+  schedule<Result, First>(
+    fn: (first: First) => PromiseLike<Result> | Result,
+    first: First,
+  ): Promise<Result>;
+  schedule<Result, First>(
+    options: JobOptions,
+    fn: (first: First) => PromiseLike<Result> | Result,
+    first: First,
+  ): Promise<Result>;
   schedule(...given: readonly unknown[]): Promise<unknown> {
     const { options, task, args } = readCall("schedule()", given);
     const job = createJob(task, args, options);
@@ -263,14 +272,14 @@ export class Bottleneck {
   }
 
   /** Returns a function with the same arguments and result whose calls are jobs. */
-  wrap<Args extends readonly unknown[], Result>(
-    fn: (...args: Args) => Result,
-  ): Wrapped<Args, Awaited<Result>> {
-    const schedule = this.schedule.bind(this) as (...given: unknown[]) => Promise<Awaited<Result>>;
-    function wrapped(this: unknown, ...args: Args): Promise<Awaited<Result>> {
+  wrap<Result, Args extends readonly unknown[] = readonly any[]>(
+    fn: (...args: Args) => PromiseLike<Result> | Result,
+  ): Wrapped<Args, Result> {
+    const schedule = this.schedule.bind(this) as (...given: unknown[]) => Promise<Result>;
+    function wrapped(this: unknown, ...args: Args): Promise<Result> {
       return schedule(fn.bind(this), ...args);
     }
-    const withOptions = (options: JobOptions, ...args: Args): Promise<Awaited<Result>> =>
+    const withOptions = (options: JobOptions, ...args: Args): Promise<Result> =>
       schedule(options, fn, ...args);
     return Object.assign(wrapped, { withOptions });
   }

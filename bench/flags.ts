@@ -12,6 +12,7 @@ const PARTS = [
   "tries",
   "keys",
   "backlog",
+  "adaptive",
   "groups",
   "flows",
   "imports",

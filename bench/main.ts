@@ -2,6 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { compareBuilds } from "./compare/compare-builds.ts";
 import { isComparison } from "./compare/compare-flags.ts";
+import { measureAdaptive } from "./parts/adaptive.ts";
 import { measureBacklog } from "./parts/backlog.ts";
 import { measureCaps } from "./parts/caps.ts";
 import { measureEveryday } from "./parts/everyday.ts";
@@ -42,6 +43,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   tries: measureTries,
   keys: measureKeys,
   backlog: measureBacklog,
+  adaptive: measureAdaptive,
   groups: measureGroups,
   flows: measureFlows,
   imports: measureImports,

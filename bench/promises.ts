@@ -113,6 +113,14 @@ export const PROMISED_OF_LLM = {
   error: { atMost: 0.1 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
+/** The promises for concurrency that adapts to latency. */
+export const PROMISED_OF_ADAPTIVE = {
+  /** The mean number of calls at the downstream ÷ the number that it runs at once, which is the best fixed limit. */
+  present: { atMost: 1.1 },
+  /** The share of the downstream's capacity that is used. */
+  used: { atLeast: 0.9 },
+} as const satisfies Readonly<Record<string, Bound>>;
+
 /** Creates a row with a value for Sluice only. Without a bound, the row promises nothing. */
 export function rowOf(
   figure: string,

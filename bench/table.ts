@@ -1,7 +1,7 @@
 import { COMPARED } from "./limiters/contenders.ts";
 
-/** The limiters that can have a column. GroupMQ appears in one table only. */
-const COLUMNS = [...COMPARED, "groupmq"] as const;
+/** The limiters that can have a column. The last two appear in one table only. */
+const COLUMNS = [...COMPARED, "groupmq", "gradient2"] as const;
 type Column = (typeof COLUMNS)[number];
 
 /** One figure, with a value for each limiter that has it. */
@@ -25,6 +25,7 @@ const TITLES: Readonly<Record<Column, string>> = {
   "rate-limiter-flexible": "rate-limiter-flexible",
   bullmq: "BullMQ",
   groupmq: "GroupMQ",
+  gradient2: "Gradient2 in each process",
 };
 
 /** Formats a table as markdown with aligned columns, so that it reads well in a terminal too. */

@@ -25,6 +25,8 @@ export interface Load {
   readonly startUpSeconds?: number;
   /** Records only one of this many arrivals. Defaults to 1. */
   readonly every?: number;
+  /** The downstream of limiters that make calls. Defaults to none. */
+  readonly url?: string | undefined;
   /** The folder of the built package that runs. Defaults to this working tree. */
   readonly build?: string | undefined;
 }
@@ -76,13 +78,23 @@ function readMachineUs(): number {
 
 /** Does the same as `runLoad`, and returns the raw results, for a part that inspects each arrival itself. */
 export async function runRaw({ redisUrl, redis, fleet }: Bench, load: Load): Promise<RawOutcome> {
-  const { contender, cap, replicas, callers, seconds, startUpSeconds = 1, every = 1, build } = load;
+  const {
+    contender,
+    cap,
+    replicas,
+    callers,
+    seconds,
+    startUpSeconds = 1,
+    every = 1,
+    url,
+    build,
+  } = load;
   const { preload } = await loadContender(contender);
   await redis.flushall();
   const jobsPerSecond = Math.min(cap * 1.5, MOST_JOBS_PER_SECOND);
   const jobs = Math.ceil(jobsPerSecond * (seconds + startUpSeconds));
   await preload?.({ redisUrl, build }, jobs);
-  await fleet.connect(replicas, contender, { redisUrl, cap, callers, every, build });
+  await fleet.connect(replicas, contender, { redisUrl, cap, callers, every, url, build });
 
   const nowMs = createMachineClock();
   fleet.start();

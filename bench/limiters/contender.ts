@@ -9,6 +9,8 @@ export interface ReplicaSetup {
    * Records only one of this many arrivals. More than 1 is for runs in which recording all would be much of the work.
    */
   readonly every: number;
+  /** The downstream of limiters that make calls. Defaults to none. */
+  readonly url?: string | undefined;
   /** The folder of the built package that runs. Defaults to this working tree. */
   readonly build?: string | undefined;
 }

@@ -18,6 +18,8 @@ export type ContenderName =
   | "sluice-fair"
   | "sluice-many-fair"
   | "sluice-llm"
+  | "sluice-adaptive"
+  | "gradient2"
   | "bottleneck-100-keys"
   | "bottleneck-at-once"
   | "bullmq-jobs"
@@ -43,6 +45,8 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   "sluice-fair": async () => (await import("./sluice-keyed.ts")).fairKeys,
   "sluice-many-fair": async () => (await import("./sluice-keyed.ts")).manyFairKeys,
   "sluice-llm": async () => (await import("./sluice-llm.ts")).sluiceLlm,
+  "sluice-adaptive": async () => (await import("./adaptive.ts")).sluiceAdaptive,
+  gradient2: async () => (await import("./adaptive.ts")).gradient2,
   "bottleneck-100-keys": async () => (await import("./bottleneck.ts")).bottleneckWithKeys,
   "bottleneck-at-once": async () => (await import("./bottleneck.ts")).bottleneckAtOnce,
   "bullmq-jobs": async () => (await import("./bullmq.ts")).bullmqWithoutLimiter,

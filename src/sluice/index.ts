@@ -240,6 +240,7 @@ export type {
   PoolOptions,
   PoolSlot,
   PoolThrottled,
+  TriesOption,
 } from "../throttle/bucket/pool.ts";
 
 export type { MemberChanges, MemberLimits } from "../core/policy/pool.ts";

@@ -101,6 +101,16 @@ export function withDeadline<Call extends Pick<ObservedDrawCall, "maxWaitMs" | "
   return { ...call, untilMs: performance.now() + maxWaitMs };
 }
 
+/** Returns the options of a draw for a call that has waited before. All waits together last for `maxWaitMs` at most. */
+export function withLessWait<Options extends { readonly maxWaitMs?: number | undefined }>(
+  options: Options,
+  waitedMs: number,
+): Options {
+  const { maxWaitMs } = options;
+  if (maxWaitMs === undefined) return options;
+  return { ...options, maxWaitMs: Math.max(1, Math.floor(maxWaitMs - waitedMs)) };
+}
+
 /** The options of a wrapped function's calls. `key`, `keys` and `cost` may be functions of the call's arguments. */
 export interface CallOptions<Args extends unknown[] = never[], Result = never> extends Omit<
   DrawOptions,

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from "node:util";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { isBaseUrl, readOptions } from "../../core/input/options.ts";
+import { isBaseUrl, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
 import type { RateInput } from "../../core/limits/rate.ts";
 import { compilePolicy, type PolicyOptions } from "../../core/policy/policy.ts";
@@ -36,8 +36,8 @@ import {
   type SentCall,
   type SettleOfCall,
 } from "../wrap/call-defaults.ts";
-import { watchAccounts } from "../wrap/account.ts";
 import { createFetch, type AddressRequest } from "../wrap/fetch.ts";
+import { watchMembers } from "../wrap/member-outcomes.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import type { BucketOptions } from "./bucket-options.ts";
 import type { MemberState } from "./bucket-state.ts";
@@ -100,6 +100,16 @@ export type PoolThrottled<Args extends unknown[], Result> = ((
   with(options: DrawOptions): PoolThrottled<Args, Result>;
 };
 
+/** The option that `throttled` and `run` of a pool have in addition. */
+export interface TriesOption {
+  /**
+   * The most times that the function runs for one call, each time with another member. It runs again if the account of
+   * its member cannot be used, or if no connection was made, so that the call was not carried out. Set it only for
+   * functions that make one request. Defaults to 1.
+   */
+  readonly tries?: number | undefined;
+}
+
 /** Calls to a pool, or to one of its members. */
 export interface PoolCalls<Value = unknown> {
   /**
@@ -118,13 +128,17 @@ export interface PoolCalls<Value = unknown> {
    */
   throttled<Args extends unknown[], Result>(
     fn: (value: Value, ...args: Args) => Result,
-    options?: CallOptions<Args, ResultOf<Result>>,
+    options?: CallOptions<Args, ResultOf<Result>> & TriesOption,
   ): PoolThrottled<Args, Result>;
-  /** Waits for a slot, and runs the function once with the value of the slot's member. */
-  run<Result>(fn: (value: Value) => Result, options?: RunOptions<Result>): Promise<Awaited<Result>>;
+  /** Waits for a slot, and runs the function with the value of the slot's member: once, unless `tries` is above 1. */
+  run<Result>(
+    fn: (value: Value) => Result,
+    options?: RunOptions<Result> & TriesOption,
+  ): Promise<Awaited<Result>>;
   /**
    * A `fetch` that waits for a slot before each request. It sends the request to the base URL of the slot's member, with
-   * its headers. After a refusal such as a 429, another member may get the request.
+   * its headers. Another member may get the request after a refusal such as a 429, if the account of its member cannot be
+   * used, or if no connection was made. `fetch.with({ tries: 1 })` turns that off.
    */
   readonly fetch: ThrottledFetch;
 }
@@ -212,6 +226,7 @@ const OF_PROCESS = z.object({
   headers: HEADERS.optional(),
   ...CALL_DEFAULTS_SHAPE,
 });
+const TRIES = z.looseObject({ tries: wholeNumber(1, 32, "tries").optional() });
 const POOL_OPTIONS = z.looseObject({
   members: z.record(z.string(), z.looseObject({}, MEMBER_ERROR), {
     error: 'give members by name, such as { east: { rate: "6/min" } }',
@@ -295,18 +310,33 @@ function defaultsOf(ofPool: CallDefaultsOptions, known: KnownMembers): CallDefau
   return { ...(cost !== undefined && { cost }), ...(settle !== undefined && { settle }) };
 }
 
+type PoolCallOptions = CallOptions & TriesOption;
+
+/** Separates `tries` from the options that the calls of all buckets have. */
+function withoutTries<Options extends object>(
+  where: string,
+  options: (Options & TriesOption) | undefined,
+): readonly [own: Options | undefined, tries: number] {
+  if (typeof options !== "object" || options === null || !("tries" in options)) return [options, 1];
+  const { tries = 1, ...own } = readOptions(where, TRIES, options);
+  return [own as Options, tries];
+}
+
 /** Creates the pool of a bucket that has members. */
 export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
   const { name: pool } = bucket;
-  const watched = watchAccounts(bucket, (member) => known.has(member));
+  const isKnown = (member: string): boolean => known.has(member);
+  const watched = watchMembers(bucket, { includes: isKnown, hasAccount: isKnown });
 
   function callsOf(of: OwnedBucket): PoolCalls {
     const withValue = (slot: KeyedSlot): PoolSlot =>
       // The value may hold credentials, so it is not among the properties that a log or JSON shows.
       Object.defineProperty(slot as KeyedSlot & PoolSlot, "value", { value: valueOf(slot) });
     const leading = (slot: KeyedSlot): readonly unknown[] => [valueOf(slot)];
-    const wrapped = (fn: AnyFunction, options?: CallOptions): unknown =>
-      throttle(of, fn, options, leading);
+    const wrapped = (fn: AnyFunction, options?: PoolCallOptions): unknown => {
+      const [own, tries] = withoutTries("throttled()", options);
+      return throttle(of, fn, own, { leading, tries });
+    };
     return {
       async draw(options) {
         return withValue(await of.drawByHand(readDrawOptions("draw()", options ?? {})));
@@ -317,7 +347,10 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
         return { ...decision, slot: withValue(decision.slot as KeyedSlot) };
       },
       throttled: wrapped as PoolCalls["throttled"],
-      run: (fn, options) => runOnce(of, fn, options, leading),
+      run: (async (fn: AnyFunction, options?: RunOptions & TriesOption) => {
+        const [own, tries] = withoutTries("run()", options);
+        return runOnce(of, fn, own, { leading, tries });
+      }) as PoolCalls["run"],
       fetch: createFetch(of, {}, addressAt),
     };
   }
@@ -341,6 +374,9 @@ export function createPool(bucket: OwnedBucket, known: KnownMembers): Pool {
   /** The bucket for calls that only one member may take. */
   function bucketOf(member: string): OwnedBucket {
     return Object.assign(Object.create(watched) as OwnedBucket, {
+      async reportOutcome(...given: Parameters<OwnedBucket["reportOutcome"]>) {
+        return { ...(await watched.reportOutcome(...given)), takeover: undefined };
+      },
       drawByHand: (options: Parameters<OwnedBucket["drawByHand"]>[0]) =>
         bucket.drawByHand({ ...options, member }),
       tryByHand: (options: Parameters<OwnedBucket["tryByHand"]>[0]) =>

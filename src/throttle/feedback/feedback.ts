@@ -43,6 +43,11 @@ export interface ReportedOutcome {
   readonly heard: Answer;
   /** The interpretation that applies: `heard`, unless the user's `feedback` function returned another. */
   readonly answer: Answer;
+  /**
+   * Set in a pool if the call's member gets no calls now and another member does. `"safe"`: the member has not carried
+   * out the request, so another member may get it. `"if idempotent"`: the member may have carried it out.
+   */
+  readonly takeover?: "safe" | "if idempotent" | undefined;
 }
 
 /** Interprets the results and errors of calls, and slows the bucket down for all replicas after a refusal. */

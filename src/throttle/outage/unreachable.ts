@@ -91,3 +91,27 @@ function hasMessage(source: object): boolean {
   const message = readProperty(source, "message");
   return typeof message === "string" && message.length < 1_000 && MESSAGE.test(message);
 }
+
+/** System calls that come before a connection. ICMP errors of a later call may follow a sent request. */
+const SYSCALLS: ReadonlySet<unknown> = new Set(["connect", "getaddrinfo"]);
+/** Codes and names of errors that only a missing connection causes. */
+const UNCONNECTED: ReadonlySet<unknown> = new Set([
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "UND_ERR_CONNECT_TIMEOUT",
+  "ConnectTimeoutError",
+]);
+
+/** Returns true if an error proves that no connection was made, so that no request was sent on it. Never throws. */
+export function isUnconnected(error: unknown): boolean {
+  if (typeof error !== "object" || error === null) return false;
+  const layers = layersOf(error);
+  if (layers.some(({ status }) => status !== undefined)) return false;
+  return layers.some(
+    ({ source, isError }) =>
+      isError &&
+      (SYSCALLS.has(readProperty(source, "syscall")) ||
+        NAMED.some((name) => UNCONNECTED.has(readProperty(source, name)))),
+  );
+}

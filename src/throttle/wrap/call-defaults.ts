@@ -204,7 +204,12 @@ export function refusedCost(
   { heard, answer }: ReportedOutcome,
   cost: Cost | undefined,
 ): SettledCost | undefined {
-  if (!answer.refused || !isUnused(heard.status) || typeof cost !== "object") return undefined;
+  return answer.refused && isUnused(heard.status) ? noneOf(cost) : undefined;
+}
+
+/** Returns 0 of each estimated unit except calls. Undefined if only calls were estimated. */
+function noneOf(cost: Cost | undefined): SettledCost | undefined {
+  if (typeof cost !== "object") return undefined;
   const units = Object.keys(cost).filter((unit) => unit !== "calls");
   return units.length === 0 ? undefined : Object.fromEntries(units.map((unit) => [unit, 0]));
 }
@@ -219,9 +224,22 @@ export async function settleRefused(
   slot: Slot,
   cost: Cost | undefined,
 ): Promise<void> {
-  const unused = refusedCost(outcome, cost);
+  await settleAs(slot, refusedCost(outcome, cost));
+}
+
+/** Returns the estimated units of a call that its downstream refused, or that another member may get. Never rejects. */
+export async function settleUnused(
+  outcome: ReportedOutcome,
+  slot: Slot,
+  cost: Cost | undefined,
+): Promise<void> {
+  if (outcome.takeover === "safe") await settleAs(slot, noneOf(cost));
+  else await settleRefused(outcome, slot, cost);
+}
+
+async function settleAs(slot: Slot, cost: SettledCost | undefined): Promise<void> {
   // Ignores errors, because a newer policy may no longer count these units.
-  if (unused !== undefined) await slot.settle(unused).catch(() => {});
+  if (cost !== undefined) await slot.settle(cost).catch(() => {});
 }
 
 /** The ratios of used to estimated cost that the calls of a bucket have reported, over all replicas. */

@@ -5,6 +5,7 @@ import type { OwnedBucket } from "../bucket.ts";
 import {
   optionsReader,
   readFetchOverrides,
+  withLessWait,
   type CallOptionsRead,
   type FetchCallOptions,
   type FetchFunction,
@@ -18,7 +19,13 @@ import {
 import type { ReportedOutcome } from "../feedback/feedback.ts";
 import { readProperty } from "../feedback/properties.ts";
 import type { KeyedSlot } from "../slot/slot.ts";
-import { refusedCost, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
+import {
+  refusedCost,
+  settleRefused,
+  settleUnused,
+  withDefaults,
+  type FilledOptions,
+} from "./call-defaults.ts";
 import { copyOf, streamResponse, type ResponseCopy, type Tap } from "./response-stream.ts";
 
 /** The default of the option `tries`: the first try and two retries. */
@@ -38,10 +45,19 @@ interface SentRequest {
   readonly again?: RequestInit | undefined;
 }
 
+/** A try that got no response. */
+interface FailedTry {
+  readonly slot: KeyedSlot;
+  readonly response: undefined;
+  readonly error: unknown;
+  readonly outcome: ReportedOutcome;
+}
+
 /** One try of a request, and its response. */
 interface Tried {
   readonly slot: KeyedSlot;
   readonly response: Response;
+  readonly outcome: ReportedOutcome;
   /** True if the call has a lease. It then lasts until the response has streamed. */
   readonly isHeld: boolean;
   /** Releases the slot and removes the listeners of signals. */
@@ -92,24 +108,32 @@ export function createFetch(
     const replay = mayTryAgain ? replayOf(sent.input, sent.init) : undefined;
     try {
       let again: RequestInit | undefined;
+      let waitedMs = 0;
       for (let tries = 1; ; tries++) {
         const tried = await send({ again, ...sent }, slot, own);
-        const { response } = tried;
-        const outcome = await bucket.reportOutcome(response, slot, own.cost, own.feedback);
+        const { response, outcome } = tried;
         again = tries < mostTries ? replay?.again() : undefined;
-        const context = { answer: outcome.answer, tries, method: methodOf(sent) };
-        if (again === undefined || !isWorthAnother(response, outcome, context)) {
-          return handOver(tried, own, outcome);
+        const canMove = mayMove(sent, tried);
+        waitedMs += slot.waitedMs;
+        const left = canMove ? withLessWait(own, waitedMs) : own;
+        if (response === undefined) {
+          const next = canMove && again !== undefined ? await drawAgain(left, tried) : undefined;
+          if (next === undefined) throw tried.error;
+          slot = next;
+        } else {
+          const context = { answer: outcome.answer, tries, method: methodOf(sent) };
+          const isRepeated = again !== undefined && isWorthAnother(tried, { canMove, context });
+          if (!isRepeated) return handOver(tried, own);
+          slot.release();
+          // Waits for the cooldown to reach Redis. Otherwise a new draw could overtake it, for example if Redis must
+          // first load the cooldown's script.
+          await Promise.all([bucket.outcomesReported(), settleUnused(outcome, slot, own.cost)]);
+          slot.keepEstimate?.();
+          const next = await drawAgain(left, tried);
+          if (next === undefined) return handOver(tried, own);
+          drop(tried);
+          slot = next;
         }
-        slot.release();
-        // Waits for the cooldown to reach Redis. Otherwise a new draw could overtake it, for example if Redis must
-        // first load the cooldown's script.
-        await Promise.all([bucket.outcomesReported(), settleRefused(outcome, slot, own.cost)]);
-        slot.keepEstimate?.();
-        const next = await drawAgain(own, tried);
-        if (next === undefined) return handOver(tried, own, outcome);
-        drop(tried);
-        slot = next;
         own.onDrawn?.(slot);
       }
     } finally {
@@ -118,11 +142,10 @@ export function createFetch(
   }
 
   function isWorthAnother(
-    response: Response,
-    outcome: ReportedOutcome,
-    context: RetryContext,
+    { response, outcome }: Tried,
+    { canMove, context }: { readonly canMove: boolean; readonly context: RetryContext },
   ): boolean {
-    const byDefault = isToBeTriedAgain(response, outcome, context.method);
+    const byDefault = canMove || isToBeTriedAgain(response, outcome, context.method);
     if (typeof retry !== "function") return byDefault;
     try {
       return retry(response, context) ?? byDefault;
@@ -134,15 +157,18 @@ export function createFetch(
   }
 
   /**
-   * Draws a slot for a retry. Resolves to undefined if the draw fails, so that the last response is returned instead.
-   * Rejects if the signal has aborted.
+   * Draws a slot for a retry. Resolves to undefined if the draw fails, so that the caller gets the last response or error
+   * instead. Rejects if the signal has aborted.
    */
-  async function drawAgain(own: RequestOptions, last: Tried): Promise<KeyedSlot | undefined> {
+  async function drawAgain(
+    own: RequestOptions,
+    last: Tried | FailedTry,
+  ): Promise<KeyedSlot | undefined> {
     try {
       return await bucket.drawByHand(drawOf(own));
     } catch (error) {
       if (own.signal?.aborted !== true) return undefined;
-      drop(last);
+      if (last.response !== undefined) drop(last);
       throw error;
     }
   }
@@ -151,27 +177,31 @@ export function createFetch(
     { input, init, signal, again }: SentRequest,
     slot: KeyedSlot,
     { cost, feedback }: RequestOptions,
-  ): Promise<Tried> {
+  ): Promise<Tried | FailedTry> {
     const isHeld = slot.hasLease;
     const either = joinSignals([signal, isHeld ? slot.signal : undefined]);
     const end = (): void => {
       slot.release();
       either.leave();
     };
+    let response: Response;
     try {
       const ended = signalled({ ...init, ...again }, either.signal ?? null);
       const [target, addressed] = address?.(slot, input, ended) ?? [input, ended];
-      const response = await request(target, addressed);
+      response = await request(target, addressed);
       slot.noteOutcome?.(response);
-      return { slot, response, isHeld, end };
     } catch (error) {
       slot.noteOutcome?.(error);
       end();
-      await bucket.reportOutcome(error, slot, cost, feedback);
+      const outcome = await bucket.reportOutcome(error, slot, cost, feedback);
+      const failed = { slot, response: undefined, error, outcome };
+      if (mayMove({ input, init }, failed)) await settleUnused(outcome, slot, cost);
       // A failed request may have used its whole estimate.
       slot.keepEstimate?.();
-      throw error;
+      return failed;
     }
+    const outcome = await bucket.reportOutcome(response, slot, cost, feedback);
+    return { slot, response, outcome, isHeld, end };
   }
 
   /** Sends a request. A custom `fetch` may not accept the global `Request`, so its parts are passed separately. */
@@ -188,8 +218,8 @@ export function createFetch(
    * Returns the final response to the caller. The call lasts until the response has streamed, so its lease ends with
    * the last byte.
    */
-  function handOver(tried: Tried, own: RequestOptions, outcome: ReportedOutcome): Response {
-    const { slot, response, isHeld, end } = tried;
+  function handOver(tried: Tried, own: RequestOptions): Response {
+    const { slot, response, outcome, isHeld, end } = tried;
     const { settle, cost } = own;
     const taps =
       isEventStream(response) && own.feedback !== false ? [watchErrorEvents(tried, own)] : [];
@@ -260,6 +290,25 @@ async function readCost(
   }
 }
 
+/**
+ * True if another member of a pool may get the request. If `fetch` may have followed a redirect, the last response or
+ * error says nothing of the first request.
+ */
+function mayMove(
+  sent: Pick<SentRequest, "input" | "init">,
+  { response, outcome }: Tried | FailedTry,
+): boolean {
+  const { takeover } = outcome;
+  if (takeover === undefined) return false;
+  if (SAFE_TWICE.has(methodOf(sent))) return true;
+  const isFirst = response === undefined ? redirectOf(sent) !== "follow" : !response.redirected;
+  return takeover === "safe" && isFirst;
+}
+
+function redirectOf({ input, init }: Pick<SentRequest, "input" | "init">): string {
+  return init?.redirect ?? (isRequest(input) ? input.redirect : "follow");
+}
+
 /** Drops a response that no caller gets. Errors of its connection are ignored. */
 function drop({ response, end }: Tried): void {
   end();
@@ -313,7 +362,7 @@ function withoutUnknown(cost: SettledCost | null | undefined): SettledCost {
   return Object.fromEntries(known);
 }
 
-function methodOf({ input, init }: SentRequest): string {
+function methodOf({ input, init }: Pick<SentRequest, "input" | "init">): string {
   // Converts any value to a string, as `fetch` does.
   return String(init?.method ?? (isRequest(input) ? input.method : "GET")).toUpperCase();
 }

@@ -19,47 +19,57 @@ import {
   type RunOptions,
   type ThrottledOptions,
   withDeadline,
+  withLessWait,
 } from "../call-options.ts";
+import type { ReportedOutcome } from "../feedback/feedback.ts";
 import { isResponse } from "../feedback/layers.ts";
 import { releaseUnusedJobLease, unusedJobSlot } from "../slot/job-slot.ts";
 import type { KeyedSlot } from "../slot/slot.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
-import { methodNoted, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
+import { methodNoted, settleUnused, withDefaults, type FilledOptions } from "./call-defaults.ts";
 import type { Throttled } from "./throttled-types.ts";
 
 /** Returns the arguments that come before those of the caller: in a pool, the value of the slot's member. */
 export type LeadingArguments = (slot: KeyedSlot) => readonly unknown[];
 
-const NO_LEADING: LeadingArguments = () => [];
+/** What a pool adds to calls: the leading arguments, and how many members may get a call. */
+export interface PoolCallParts {
+  readonly leading: LeadingArguments;
+  readonly tries: number;
+}
 
 export function throttle<F extends AnyFunction>(
   bucket: OwnedBucket,
   fn: F,
   given: ThrottledOptions<F> = {},
-  leading?: LeadingArguments,
+  ofPool?: PoolCallParts,
 ): Throttled<F> {
   assertFunction("throttled()", fn, "give the function whose calls are to be paced");
   const options = readCallOptions("throttled()", given);
   const { concurrency } = options;
   const concurrencySlots =
     concurrency === undefined ? undefined : createConcurrencySlots(bucket, concurrency);
-  return wrap({ bucket, fn, concurrencySlots, leading }, options);
+  return wrap({ bucket, fn, concurrencySlots, ofPool }, options);
 }
+
+const NO_POOL: PoolCallParts = { leading: () => [], tries: 1 };
 
 /** Waits for a slot and makes one call, without wrapping a function. */
 export async function runOnce<Result>(
   bucket: OwnedBucket,
   fn: (...leading: never[]) => Result,
   given: RunOptions<Result> = {},
-  leading: LeadingArguments = NO_LEADING,
+  { leading, tries }: PoolCallParts = NO_POOL,
 ): Promise<Awaited<Result>> {
   assertFunction("run()", fn, "give the function that makes the call, such as () => send(mail)");
   const options = await withDefaults(bucket.calls, "run()", readRunOptions("run()", given), {
     args: [],
   });
   const run = (slot: KeyedSlot): Result => fn(...(leading(slot) as never[]));
-  return (await callOnSlot(bucket, options, { name: fn.name, run })) as Awaited<Result>;
+  const call = (own: CallOptionsOnce): Promise<unknown> =>
+    callOnSlot(bucket, own, { name: fn.name, run });
+  return (await callUntilTaken(call, options, tries)) as Awaited<Result>;
 }
 
 function assertFunction(where: string, fn: unknown, remedy: string): void {
@@ -72,14 +82,14 @@ interface Wrapping<F> {
   readonly bucket: OwnedBucket;
   readonly fn: F;
   readonly concurrencySlots: ConcurrencySlots | undefined;
-  readonly leading: LeadingArguments | undefined;
+  readonly ofPool: PoolCallParts | undefined;
 }
 
 function wrap<F extends AnyFunction>(
   wrapping: Wrapping<F>,
   options: CallOptionsRead,
 ): Throttled<F> {
-  const { bucket, fn, concurrencySlots, leading } = wrapping;
+  const { bucket, fn, concurrencySlots, ofPool } = wrapping;
   const optionsOf = optionsReader("throttled()", options);
 
   async function paced(this: unknown, ...args: never[]): Promise<unknown> {
@@ -93,18 +103,21 @@ function wrap<F extends AnyFunction>(
       Reflect.apply(
         fn,
         this,
-        leading === undefined ? args : ([...leading(slot), ...args] as never[]),
+        ofPool === undefined ? args : ([...ofPool.leading(slot), ...args] as never[]),
       );
     const { name } = fn;
-    if (concurrencySlots === undefined) return callOnSlot(bucket, own, { name, run });
-    return callWithin(concurrencySlots, own, (left, end) =>
-      callOnSlot(
-        bucket,
-        left,
-        { name, run: (slot) => runHeld(concurrencySlots, name, () => run(slot)) },
-        end,
-      ),
-    );
+    const call = (once: CallOptionsOnce): Promise<unknown> => {
+      if (concurrencySlots === undefined) return callOnSlot(bucket, once, { name, run });
+      return callWithin(concurrencySlots, once, (left, end) =>
+        callOnSlot(
+          bucket,
+          left,
+          { name, run: (slot) => runHeld(concurrencySlots, name, () => run(slot)) },
+          end,
+        ),
+      );
+    };
+    return callUntilTaken(call, own, ofPool?.tries ?? 1);
   }
 
   const withOptions = (given: DrawOptions): Throttled<F> =>
@@ -115,13 +128,44 @@ function wrap<F extends AnyFunction>(
   return Object.assign(paced, { with: withOptions }) as Throttled<F>;
 }
 
+/** The options of one try of a call. */
+type CallOptionsOnce = FilledOptions<OptionsOfCall<CallOptionsRead>> & {
+  /** Called with the outcome of the try, and with its slot. */
+  readonly onOutcome?: ((outcome: ReportedOutcome, slot: KeyedSlot) => void) | undefined;
+};
+
+/** Makes a call again, for another member of a pool, if its member has not carried it out and another one can. */
+async function callUntilTaken(
+  call: (own: CallOptionsOnce) => Promise<unknown>,
+  options: CallOptionsOnce,
+  tries: number,
+): Promise<unknown> {
+  let own = options;
+  let waitedMs = 0;
+  for (let left = tries; left > 1; left--) {
+    let canMove = false;
+    const onOutcome = ({ takeover }: ReportedOutcome, slot: KeyedSlot): void => {
+      canMove = takeover === "safe";
+      waitedMs += slot.waitedMs;
+    };
+    try {
+      const result = await call({ ...own, onOutcome });
+      if (!canMove) return result;
+    } catch (error) {
+      if (!canMove) throw error;
+    }
+    own = withLessWait(options, waitedMs);
+  }
+  return call(own);
+}
+
 /**
  * Waits for a slot, runs a call, and reads its result or error. Calls `onEnd` when the call has ended. If the call
  * returns a generator, the call lasts until the generator has ended.
  */
 async function callOnSlot(
   bucket: OwnedBucket,
-  options: FilledOptions<OptionsOfCall<CallOptionsRead>>,
+  options: CallOptionsOnce,
   { name, run }: { readonly name: string; readonly run: (slot: KeyedSlot) => unknown },
   onEnd: () => void = () => {},
 ): Promise<unknown> {
@@ -145,7 +189,9 @@ async function callOnSlot(
       const reported = bucket.reportOutcome(result, slot, cost, feedback);
       // Waits for the report, because the caller may retry at once and must then find the cooldown.
       const outcome = reported instanceof Promise ? await reported : reported;
-      if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
+      options.onOutcome?.(outcome, slot);
+      const isUnused = outcome.isRefusal || outcome.takeover === "safe";
+      if (isUnused && settle === undefined) await settleUnused(outcome, slot, cost);
       if (settle === undefined) slot.keepEstimate?.();
       else if (!isSettled) {
         // The bucket's `settle` gets a copy if it may read the body, because the body belongs to the caller.
@@ -159,7 +205,9 @@ async function callOnSlot(
   const threw = async (error: unknown): Promise<void> => {
     slot.noteOutcome?.(error);
     try {
-      await settleRefused(await bucket.reportOutcome(error, slot, cost, feedback), slot, cost);
+      const outcome = await bucket.reportOutcome(error, slot, cost, feedback);
+      options.onOutcome?.(outcome, slot);
+      await settleUnused(outcome, slot, cost);
     } finally {
       // A failed call may have used its whole estimate.
       slot.keepEstimate?.();

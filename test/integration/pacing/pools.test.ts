@@ -68,14 +68,11 @@ it("four processes use each of four accounts fully, and none refuses a call", as
 it("four processes go on with the other accounts while one is unreachable", async () => {
   const accounts = await startAccounts(2, { maxPerSecond: MOST_SEEN, seenLateMs });
   const [first, second] = accounts.map(({ url }) => url) as [string, string];
-  const startedMs = performance.now();
 
   const failed = await runCallers({ first, dead: await closedUrl(), second }, 50);
 
-  const seconds = Math.ceil((performance.now() - startedMs) / 1_000);
-  // Each process tries the account once a second at most.
-  expect(failed).toBeLessThanOrEqual(4 * (seconds + 1));
-  expect(accounts.reduce((sum, { arrivals }) => sum + arrivals.length, 0)).toBe(200 - failed);
+  expect(failed).toBe(0);
+  expect(accounts.reduce((sum, { arrivals }) => sum + arrivals.length, 0)).toBe(200);
   for (const { arrivals } of accounts) expect(arrivals.length).toBeGreaterThanOrEqual(70);
   expect(accounts.map(({ refused }) => refused)).toEqual([0, 0]);
 });

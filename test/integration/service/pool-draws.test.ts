@@ -2,6 +2,7 @@ import { pino } from "pino";
 import { expect, it } from "vitest";
 import { fixedWindow, leakyBucket } from "sluice";
 import { services } from "../../support/server/service.ts";
+import { closedUrl } from "../../support/servers/closed-url.ts";
 import { fakeApis } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
@@ -170,8 +171,44 @@ it("a forward takes out a member whose own credentials are refused, but not one 
   for (let call = 0; call < 3; call++) statuses.push((await service.get("/keyed/v1")).status);
   const refused = await service.get("/open/v1", headersOf("bad"));
 
-  expect(statuses).toEqual([401, 200, 200]);
+  expect(statuses).toEqual([200, 200, 200]);
+  expect(api.withStatus(401)).toHaveLength(2);
   expect((await keyed.members())[0]!.coolingForMs).toBeGreaterThan(50_000);
   expect(refused.status).toBe(401);
   expect((await open.members()).map(({ coolingForMs }) => coolingForMs)).toEqual([0, 0]);
+});
+
+it("a forward sends a request to another member if the first one cannot be reached", async () => {
+  const west = await apis.start(() => ({}));
+  const sluice = sluices.open();
+  sluice.pool("gpt", {
+    members: { east: { rate: "100/s" }, west: { rate: "100/s" } },
+    prefer: ["east", "west"],
+  });
+  const members = { east: await closedUrl(), west: west.url };
+  const forward = { gpt: { to: "http://127.0.0.1:9", members } };
+  const service = await servers.start(sluice, { forward });
+
+  const { status } = await service.post("/gpt/v1/chat", { call: 1 });
+
+  expect(status).toBe(200);
+  expect(west.calls.map(({ body }) => body)).toEqual(['{"call":1}']);
+});
+
+it("a forward does not send a request again that a member may have carried out", async () => {
+  const east = await apis.start(() => ({ stream: (response) => response.socket?.destroy() }));
+  const west = await apis.start(() => ({}));
+  const sluice = sluices.open();
+  sluice.pool("gpt", {
+    members: { east: { rate: "100/s" }, west: { rate: "100/s" } },
+    prefer: ["east", "west"],
+  });
+  const members = { east: east.url, west: west.url };
+  const forward = { gpt: { to: "http://127.0.0.1:9", members } };
+  const service = await servers.start(sluice, { forward });
+
+  const { status } = await service.post("/gpt/v1/chat", { call: 1 });
+
+  expect(status).toBe(502);
+  expect([east.calls.length, west.calls.length]).toEqual([1, 0]);
 });

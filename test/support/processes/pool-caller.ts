@@ -17,7 +17,7 @@ let failed = 0;
 
 async function call(): Promise<void> {
   try {
-    const response = await pool.fetch("/v1/chat", { method: "POST" });
+    const response = await pool.fetch("/v1/chat", { method: "POST", redirect: "error" });
     await response.arrayBuffer();
   } catch {
     failed += 1;

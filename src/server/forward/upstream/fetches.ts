@@ -2,8 +2,8 @@ import type { Priority } from "../../../core/input/options.ts";
 import type { Key } from "../../../core/key-path.ts";
 import type { Bucket, OwnedBucket } from "../../../throttle/bucket.ts";
 import type { ThrottledFetch } from "../../../throttle/call-options.ts";
-import { watchAccounts } from "../../../throttle/wrap/account.ts";
 import { createFetch, type AddressRequest } from "../../../throttle/wrap/fetch.ts";
+import { watchMembers } from "../../../throttle/wrap/member-outcomes.ts";
 import { sendExchange, type Exchange, type ExchangeInit } from "./exchange.ts";
 import type { UpstreamResponse } from "./response.ts";
 
@@ -39,8 +39,14 @@ export function createFetches(): Fetches {
   const made = new WeakMap<Bucket, WeakMap<How["accounts"], Kept>>();
   let isClosing = false;
 
-  function sendNow(_url: unknown, init?: RequestInit): Promise<Response> {
-    return sendExchange(init as ExchangeInit);
+  async function sendNow(_url: unknown, init?: RequestInit): Promise<Response> {
+    try {
+      return await sendExchange(init as ExchangeInit);
+    } catch (error) {
+      // The request may wait for a slot of another member.
+      (init as ExchangeInit).exchange.pending.isWaiting = true;
+      throw error;
+    }
   }
 
   /** Sets the address of a request to the member of a pool that its slot is for. */
@@ -69,8 +75,12 @@ export function createFetches(): Fetches {
     made.set(bucket, ofBucket);
     const found = ofBucket.get(accounts);
     if (found !== undefined) return found;
-    // Without headers of its own, a member gets the credentials of the client, and these say nothing of its account.
-    const watched = watchAccounts(bucket as OwnedBucket, (member) => accounts.has(member));
+    // Without separate headers, a member gets the credentials of the client, and these say nothing of its account.
+    const watched = watchMembers(bucket as OwnedBucket, {
+      // While the server closes, no request waits for another member.
+      includes: () => !isClosing,
+      hasAccount: (member) => accounts.has(member),
+    });
     const kept = { fetch: createFetch(watched, {}, addressAt), fetches: new Map() };
     ofBucket.set(accounts, kept);
     return kept;
@@ -94,8 +104,8 @@ export function createFetches(): Fetches {
       const { origin, path } = exchange.address;
       const { signal } = pending.ending;
       // The bucket reads the address and the body, and passes all of `init` on to `sendExchange`.
-      const init = { method, body: body ?? null, signal, exchange } as unknown as RequestInit;
-      return fetchOf(bucket, how)(`${origin}${path}`, init);
+      const init = { method, body: body ?? null, redirect: "manual", signal, exchange };
+      return fetchOf(bucket, how)(`${origin}${path}`, init as unknown as RequestInit);
     },
     close() {
       isClosing = true;

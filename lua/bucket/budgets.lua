@@ -39,7 +39,7 @@ while scope_number do
   if start_us == 0 or start_us == rule.balance(limit, now)[1] then
     rule[change](limit, now, unpack(amounts))
     -- Only calls report thresholds. Those of a restored balance were reported before.
-    rule.save(limit, now, change == 'grant')
+    rule.save(limit, now, change == 'grant' and 'later' or 'known')
     is_changed = true
   end
   scope_number = next_number()

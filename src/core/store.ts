@@ -30,6 +30,11 @@ export interface Store {
    * Returns the keys of a bucket that have balances, encoded. An undefined key stands for the bucket itself.
    */
   keysWithBudgets(bucket: string): Promise<readonly (string | undefined)[]>;
+  /**
+   * Returns the next warnings in the log of a bucket's budgets that a reader has not handled, the oldest first. The log
+   * keeps the newest 10,000 warnings of the last week.
+   */
+  readWarnings(request: WarningsRequest): Promise<readonly LoggedWarning[]>;
   /** Starts to call `wake` when a lease is free for this replica, or when a bucket has changed. */
   listen(replica: string, wake: Wake): void;
   /** Adds samples of the ratio of actual to estimated cost. Returns the mean ratio for each name, in millionths. */
@@ -304,6 +309,29 @@ export interface CrossedBudget extends SpentBudget {
   readonly limit: Limit;
   /** The part: 0.8. */
   readonly part: number;
+}
+
+export interface WarningsRequest {
+  readonly bucket: string;
+  /** The name of the reader: of a webhook sender. */
+  readonly reader: string;
+  /** The number of the last warning that the reader has handled since its last request; 0 if there is none. */
+  readonly handled: number;
+}
+
+/** A part of a budget's amount that was reached, as the log of its bucket contains it. Amounts are in millionths. */
+export interface LoggedWarning extends SpentBudget {
+  /** The position in the log. */
+  readonly number: number;
+  /** The encoded key that the budget belongs to. Undefined for a budget of the bucket. */
+  readonly key: string | undefined;
+  readonly unit: string;
+  /** The period: `"month"` or `"30d"`. */
+  readonly per: string;
+  /** The part: 0.8. */
+  readonly part: number;
+  /** The amount of the budget, without what was carried over or granted. */
+  readonly count: number;
 }
 
 /** A series of evenly spaced slots, encoded as five numbers. */

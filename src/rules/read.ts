@@ -253,7 +253,7 @@ function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
 }
 
 const LIMIT_NAMES = ["rate", "concurrency"];
-const SENDER_NAMES = ["perTenant", "perEndpoint", "ceiling", "tenants"];
+const SENDER_NAMES = ["perTenant", "perEndpoint", "ceiling", "tenants", "budgetWarnings"];
 
 /**
  * Returns the names that are allowed in an entry. Bucket entries are not included, because
@@ -264,6 +264,7 @@ function namesAt(path: Path): readonly string[] {
   if (section === "queues" && path.length === 2) return SETTING_NAMES;
   if (section !== "endpoints" || path.length < 2) return [];
   if (path.length === 2) return SENDER_NAMES;
+  if (path[2] === "budgetWarnings") return ["tenant"];
   // A path with four parts is the entry of one tenant. A tenant has more fields than limits.
   return path.length === 4 && path[2] === "tenants"
     ? [...LIMIT_NAMES, "perEndpoint", "ceiling", "endpoints"]

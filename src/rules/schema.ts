@@ -94,6 +94,10 @@ function makeSchema() {
     perEndpoint: endpoint.optional().describe("The limits of each endpoint."),
     ceiling: endpoint.optional().describe("The highest limits that endpoints may set."),
     tenants: z.record(ENDPOINT_ID, tenant).optional(),
+    budgetWarnings: z
+      .record(NAME, z.strictObject({ tenant: ENDPOINT_ID.optional() }))
+      .optional()
+      .describe("The buckets whose warnings of budgets the sender's workers send, by name."),
   });
   return z.strictObject({
     $schema: z.string().optional().describe("The location of the schema, for editors."),
@@ -117,7 +121,9 @@ function makeSchema() {
     endpoints: z
       .record(NAME, sender)
       .optional()
-      .describe("The limits of tenants and endpoints, by the name of the webhook sender."),
+      .describe(
+        "The limits of tenants and endpoints, and the warnings to send, by the name of the webhook sender.",
+      ),
   });
 }
 

@@ -17,6 +17,7 @@ import type {
   GrantOptions,
   Restored,
 } from "./bucket/budgets.ts";
+import type { WarningsReader } from "./bucket/bucket-events.ts";
 import type { BucketChange } from "../core/stores/insight/changes.ts";
 import type {
   ConfigureOptions,
@@ -284,6 +285,8 @@ export interface OwnedBucket extends Bucket {
   slotOf(facts: SlotFacts): Promise<DrawnSlot>;
   /** Settles the cost that `read` finds in a call's result. Units that `read` omits keep their estimates. */
   settleByResult(read: SettleBy<unknown>, result: unknown, slot: KeyedSlot): void;
+  /** Passes the logged warnings of budgets that a reader has not handled yet to the reader, the oldest first. */
+  handleWarnings(reader: WarningsReader): Promise<void>;
   /** Draws again for the waiting callers of one key, or of all keys, after a change. */
   redraw(key?: string): void;
   /** Handles a change of one key, or of all keys, as if the store had sent a change message. */

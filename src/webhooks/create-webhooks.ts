@@ -38,6 +38,7 @@ import { storeStep, type DeliveryQueue, type WebhookJob } from "./sending/jobs.t
 import { withEncodedBodies } from "./sending/encoded-bodies.ts";
 import { createSending, keepMessageRows, type Sending } from "./sending/send.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
+import type { WarningsReader } from "../throttle/bucket/bucket-events.ts";
 import { markWithoutCalls } from "../throttle/slot/job-slot.ts";
 
 /**
@@ -83,6 +84,8 @@ export interface WebhooksParts {
   readonly store: WebhookStore;
   /** Reads the active rules for the sender's endpoints. */
   readonly readRules: () => Promise<RuledPolicy | undefined>;
+  /** Passes the logged warnings of a bucket's budgets on. Does nothing for an unknown bucket. */
+  readonly handleWarnings: (bucket: string, reader: WarningsReader) => Promise<void>;
   readonly log: ChangeLog;
   readonly timeoutMs: number;
   readonly logger: Logger;
@@ -130,6 +133,8 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const emitter = createEmitter<WebhookEvents>(`the webhook sender "${name}"`, EVENT_NAMES, logger);
   const fanOut = createFanOut({ ...options, store: asked, queue });
   const sending = createSending({ fanOut, tenantOf, logger });
+  const handleLogged = parts.handleWarnings;
+  const warnings = createBudgetWarnings({ ...options, handleLogged, sending, tenantOf, logger });
   const workers = new Set<WebhookWorker>();
   if (allow.length > 0) {
     const text = `The webhook sender "${name}" may send to private addresses: ${allow.join(", ")}`;
@@ -204,7 +209,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     return undefined;
   });
   parts.onClose(async () => {
-    await Promise.all([...workers].map((worker) => worker.close()));
+    await Promise.all([warnings.close(), ...[...workers].map((worker) => worker.close())]);
     isClosed = true;
     limits.stop();
     await deliverer.close();
@@ -214,7 +219,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const webhooks: Webhooks = {
     ...sending,
     ...createBroadcasting({ ...options, store: asked, fanOut, tenantOf, logger }),
-    ...createBudgetWarnings({ ...options, sending, tenantOf, logger }),
+    sendBudgetWarnings: (of, given) => warnings.sendBudgetWarnings(of, given),
     ...createLog({ store: asked, queue, tenantOf, log }),
     ...createEndpointStatuses({
       store: asked,
@@ -240,10 +245,14 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
             limits.follow(logger, {
               onChange: redrawKeys,
               onWake: resumeFor,
-              onRules: () => redraw(),
+              onRules() {
+                redraw();
+                warnings.followRules(limits.rules.budgetWarnings);
+              },
             }),
             warmUp(),
           ]);
+          warnings.followRules(limits.rules.budgetWarnings);
         },
         start: (read) => parts.startWorker(queue, handler, read),
         onStarting: parts.expectWorker,

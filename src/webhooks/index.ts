@@ -4,6 +4,7 @@ import type { InsightStore } from "../core/stores/insight/store.ts";
 import { createRedisWebhooks } from "../stores/redis/webhooks/store.ts";
 import type { Sluice } from "../sluice/create-sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
+import type { OwnedBucket } from "../throttle/bucket.ts";
 import {
   askEach,
   assembleFound,
@@ -11,6 +12,7 @@ import {
   createAsk,
   type FoundWebhooks,
   type Webhooks,
+  type WebhooksParts,
 } from "./create-webhooks.ts";
 import { readWebhooksOptions, type WebhooksOptions } from "./options.ts";
 import type { WebhookJob } from "./sending/jobs.ts";
@@ -40,6 +42,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
       connection,
       store: createRedisWebhooks(connection.client, { prefix, queue: name }),
       readRules: rulesReader(parts.insight, name),
+      handleWarnings: createWarningsHandler(sluice),
       log,
       timeoutMs,
       logger,
@@ -117,6 +120,17 @@ export async function listWebhooks(sluice: Sluice): Promise<readonly string[]> {
 
 function rulesReader(insight: InsightStore, name: string) {
   return async () => (await insight.ruledOf([settingName("endpoints", name)]))[0];
+}
+
+/** Returns a function that finds a bucket once, and passes its logged warnings on. */
+function createWarningsHandler(sluice: Sluice): WebhooksParts["handleWarnings"] {
+  const buckets = new Map<string, OwnedBucket>();
+  return async (name, reader) => {
+    const bucket = buckets.get(name) ?? ((await sluice.find(name)) as OwnedBucket | undefined);
+    if (bucket === undefined) return;
+    buckets.set(name, bucket);
+    await bucket.handleWarnings(reader);
+  };
 }
 
 const QUEUES_AT_ONCE = 1_000;

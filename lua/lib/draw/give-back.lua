@@ -21,7 +21,7 @@ local function return_to_budgets(parts, slot_us, drawer)
 end
 
 local function save_parts(parts, now_us)
-  for _, part in ipairs(parts) do save_budgets(part.scope.limits, now_us, true) end
+  for _, part in ipairs(parts) do save_budgets(part.scope.limits, now_us, 'later') end
 end
 
 -- Takes slots back that are booked only in budgets.

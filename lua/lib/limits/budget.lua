@@ -6,11 +6,15 @@
 --         field "for <asker> <slot_us>" is what calls at this slot have reserved.
 -- keys[2] zset: "<asker> <slot_us>" -> us at which the reservation ends.
 -- keys[3] zset: the name of each ledger of the bucket -> us at which the ledger expires.
+-- The log of warnings is keys[4], a zset: "<part> <spent> <total> <count> <end_us> <ledger>" -> the number of the warning.
+-- Numbers grow, and are at least the us of their warnings.
 MAKERS[7] = function()
   local FIELDS = { 'start_us', 'spent', 'carried', 'granted', 'reserved', 'warned' }
   local DAY_US, MOST_GRANTED, MOST_KEPT = 86400000000, 2000000000000000, 100
   -- The most reservations that are given back at once: for a call that does not fit, and with each other change.
   local MOST_ENDED, FEW_ENDED = 1000, 20
+  -- How many warnings the log keeps, and for how long: a week.
+  local MOST_LOGGED, LOGGED_US = 10000, 604800000000
 
   local function text_of(number)
     return string.format('%.0f', number)
@@ -177,17 +181,33 @@ MAKERS[7] = function()
     return reached, spent
   end
 
-  -- Adds the thresholds that are reached now, and were not reported in this period, to limit.crossed. If the script
-  -- cannot report them, leaves them to the next call.
-  local function note_thresholds(limit, view, is_silent)
+  -- Adds a warning to the log, which webhook senders read. Keeps the newest MOST_LOGGED of the last LOGGED_US.
+  local function log_warning(limit, now_us, crossed)
+    local log, numbers = limit.keys[4], {}
+    local last = redis.call('ZREVRANGE', log, 0, 0, 'WITHSCORES')
+    for index, number in ipairs({ crossed.part, crossed.spent, crossed.total, limit.count, crossed.end_us }) do
+      numbers[index] = text_of(number)
+    end
+    local number = math.max(now_us, tonumber(last[2] or 0) + 1)
+    redis.call('ZADD', log, text_of(number), table.concat(numbers, ' ') .. ' ' .. limit.keys[1])
+    redis.call('ZREMRANGEBYSCORE', log, '-inf', text_of(now_us - LOGGED_US))
+    redis.call('ZREMRANGEBYRANK', log, 0, -MOST_LOGGED - 1)
+    redis.call('PEXPIRE', log, text_of(LOGGED_US / 1000))
+  end
+
+  -- Adds the thresholds that are reached now, and were not reported in this period, to limit.crossed. Does nothing if
+  -- `thresholds` is 'later', for a script that cannot report them. Writes no warning if it is 'known'.
+  local function note_thresholds(limit, view, now_us, thresholds)
     local ledger, reached, spent = limit.ledger, reached_at(limit, view)
     if limit.terms.day_count > 0 and ledger.start_us < view.start_us then
       ledger.start_us, ledger.warned, ledger.is_begun = view.start_us, math.min(ledger.warned, reached), true
     end
-    if is_silent then return end
+    if thresholds == 'later' then return end
     for index = ledger.warned + 1, reached do
+      local crossed = { part = limit.terms.warn_at[index], spent = spent, total = view.total, end_us = view.end_us }
       limit.crossed = limit.crossed or {}
-      limit.crossed[#limit.crossed + 1] = { part = limit.terms.warn_at[index], spent = spent, total = view.total, end_us = view.end_us }
+      limit.crossed[#limit.crossed + 1] = crossed
+      if thresholds ~= 'known' then log_warning(limit, now_us, crossed) end
     end
     ledger.warned = math.max(ledger.warned, reached)
   end
@@ -242,13 +262,13 @@ MAKERS[7] = function()
   end
 
   -- Writes the ledger if this run of the script has changed it.
-  local function save(limit, now_us, is_silent)
+  local function save(limit, now_us, thresholds)
     local ledger = limit.ledger
     if not ledger or not ledger.is_changed then return end
     -- Reservations of an earlier period are no longer part of the reserved amount, but some may be left.
     if ledger.reserved > 0 or ledger.is_begun then take_back_ended(limit, now_us, FEW_ENDED) end
     local view, values, gone = view_at(limit, math.max(now_us, ledger.start_us)), {}, {}
-    note_thresholds(limit, view, is_silent)
+    note_thresholds(limit, view, now_us, thresholds)
     for _, name in ipairs(FIELDS) do
       values[#values + 1] = name
       values[#values + 1] = text_of(ledger[name])
@@ -289,7 +309,7 @@ MAKERS[7] = function()
   return {
     is_rate = true,
     is_budget = true,
-    parts = 3,
+    parts = 4,
     read = function(limit, next_number)
       local terms = { most_carried = next_number(), reserve_us = next_number(), day_count = next_number(), days = {}, warn_at = {} }
       for index = 1, 2 * terms.day_count do terms.days[index] = next_number() end

@@ -75,11 +75,11 @@ local function bind_keys(limits, used)
   return limits
 end
 
--- Writes the budgets that this run of the script has changed. If is_silent, the script reports no thresholds.
-local function save_budgets(limits, now_us, is_silent)
+-- Writes the budgets that this run of the script has changed. `thresholds` is as in lua/lib/limits/budget.lua.
+local function save_budgets(limits, now_us, thresholds)
   if not has_budgets then return end
   for index = 1, #limits do
     local rule = RULES[limits[index].code]
-    if rule.is_budget then rule.save(limits[index], now_us, is_silent) end
+    if rule.is_budget then rule.save(limits[index], now_us, thresholds) end
   end
 end

@@ -41,6 +41,11 @@ export function formatBudgetPeriod(per: BudgetPeriod): string {
   return typeof per === "string" ? per : `${per.days}d`;
 }
 
+/** Reads a period from a name, as `formatBudgetPeriod` writes it. */
+export function readBudgetPeriod(text: string): BudgetPeriod {
+  return text.endsWith("d") ? { days: Number(text.slice(0, -1)) } : (text as Calendar["per"]);
+}
+
 /** Identifies a budget among the budgets of a bucket or of one key, whatever else the policy contains. */
 export function budgetName({ unit, budget }: Pick<Limit, "unit" | "budget">): string {
   return `${unit}:${formatBudgetPeriod(budget!.per)}`;

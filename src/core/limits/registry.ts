@@ -75,7 +75,7 @@ export const RULES: ReadonlyMap<string, Rule> = new Map(
       {
         kind: "budget",
         code: 7,
-        parts: ["budget", "reserved", "budgets"],
+        parts: ["budget", "reserved", "budgets", "warnings"],
         capacityName: "amount",
         isRate: true,
         doesRenew: true,

@@ -16,6 +16,14 @@ export interface EndpointsRules {
   /** The highest limits that an endpoint can choose. */
   readonly ceiling?: EndpointLimits | undefined;
   readonly tenants?: Readonly<Record<string, TenantRules>> | undefined;
+  /** The buckets whose warnings of budgets the sender's workers send, by name. */
+  readonly budgetWarnings?: Readonly<Record<string, WarningRules>> | undefined;
+}
+
+/** Where the warnings of one bucket are sent. */
+export interface WarningRules {
+  /** The tenant whose endpoints get the warnings. Defaults to the sender's `operator`. */
+  readonly tenant?: string | undefined;
 }
 
 /** The limits of one tenant. An omitted setting has the value that applies to all tenants. */

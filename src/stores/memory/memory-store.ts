@@ -17,6 +17,7 @@ import { bucketBudgets, bucketPeek, bucketSteer } from "../redis/scripts/bucket/
 import { readCostTooLarge, runPlainTry } from "../redis/scripts/bucket/draw-slots.ts";
 import { costsSettle, givenSettle, slotsReturn } from "../redis/scripts/bucket/give-back.ts";
 import { leasesRelease, leasesRenew } from "../redis/scripts/bucket/leases.ts";
+import { warningsRead } from "../redis/scripts/bucket/budget-warnings.ts";
 import { ratiosLearn } from "../redis/scripts/bucket/ratios.ts";
 import { slotNote } from "../redis/scripts/bucket/slot-note.ts";
 import { slotsDraw, type SlotsDraw } from "../redis/scripts/bucket/slots-draw.ts";
@@ -180,6 +181,9 @@ export function createMemoryStore(
     async keysWithBudgets(bucket) {
       const found = commands["ZRANGEBYSCORE"]!(budgetsKey(PREFIX, bucket), wholeUs(), "+inf");
       return ownersOfLedgers((found as Table).a.map((each) => textOf(each as string)));
+    },
+    async readWarnings(request) {
+      return send(warningsRead, { ...request, prefix: PREFIX });
     },
     listen(replica, wake) {
       wakes.set(replica, wake);

@@ -15,6 +15,7 @@ import { bucketBudgets, bucketPeek, bucketSteer } from "./scripts/bucket/bucket.
 import { costsSettle, givenSettle, slotsReturn } from "./scripts/bucket/give-back.ts";
 import { awayKey, bucketKeys, budgetsKey, ownersOfLedgers } from "./scripts/keys.ts";
 import { leasesRelease, leasesRenew } from "./scripts/bucket/leases.ts";
+import { warningsRead } from "./scripts/bucket/budget-warnings.ts";
 import { ratiosLearn } from "./scripts/bucket/ratios.ts";
 import { slotNote } from "./scripts/bucket/slot-note.ts";
 import { refusalOf, runScript, type Script } from "./scripts/script.ts";
@@ -162,6 +163,8 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
           await redis.zrangebyscore(budgetsKey(prefix, bucket), Date.now() * 1_000, "+inf"),
         ),
       ),
+    readWarnings: (request) =>
+      requests.send(request.bucket, () => runScript(redis, warningsRead, { ...request, prefix })),
     learn: (request) =>
       requests.sendOnce(request.bucket, () =>
         runScript(redis, ratiosLearn, { ...request, prefix }),

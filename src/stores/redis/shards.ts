@@ -66,6 +66,7 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
     peek: (request) => storeOf(request.bucket).peek(request),
     budgets: (request) => storeOf(request.bucket).budgets(request),
     keysWithBudgets: (bucket) => storeOf(bucket).keysWithBudgets(bucket),
+    readWarnings: (request) => storeOf(request.bucket).readWarnings(request),
     learn: (request) => storeOf(request.bucket).learn(request),
     readOutages: (request) => storeOf(request.bucket).readOutages(request),
     noteOutage: (note) => storeOf(note.bucket).noteOutage(note),

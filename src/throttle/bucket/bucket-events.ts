@@ -84,6 +84,14 @@ export interface BudgetEvent extends OfKey {
   readonly resetsAt: Date;
 }
 
+/** A reader of the warnings in the log of a bucket's budgets. */
+export interface WarningsReader {
+  /** The name under which the log knows what the reader has handled: that of a webhook sender. */
+  readonly reader: string;
+  /** Handles one warning. If it rejects, the reader gets this warning and all later ones again. */
+  readonly handle: (warning: BudgetEvent) => Promise<void>;
+}
+
 /**
  * Reports that a concurrency limit that adapts to latency has changed. Over all processes, one event is emitted for each
  * change: in the process whose call ended the window. Each process emits at most one event per second and limit.
@@ -266,17 +274,7 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
     },
     reached(crossed) {
       if (!emitter.hasListener("budget")) return;
-      for (const { key, limit, part, spent, total, endUs } of crossed) {
-        emitter.emit("budget", {
-          ...namedOf(key),
-          budget: formatLimit(limit),
-          unit: limit.unit,
-          part,
-          spent: unitsIn(limit, spent),
-          amount: unitsIn(limit, total),
-          resetsAt: new Date(Math.ceil(endUs / 1_000)),
-        });
-      }
+      for (const each of crossed) emitter.emit("budget", budgetEventOf(each));
     },
     adapted(closed) {
       if (!emitter.hasListener("concurrency")) return;
@@ -296,6 +294,19 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
     changed(key) {
       if (emitter.hasListener("change")) emitter.emit("change", { ...namedOf(key) });
     },
+  };
+}
+
+export function budgetEventOf(crossed: CrossedBudget): BudgetEvent {
+  const { key, limit, part, spent, total, endUs } = crossed;
+  return {
+    ...namedOf(key),
+    budget: formatLimit(limit),
+    unit: limit.unit,
+    part,
+    spent: unitsIn(limit, spent),
+    amount: unitsIn(limit, total),
+    resetsAt: new Date(Math.ceil(endUs / 1_000)),
   };
 }
 

@@ -12,13 +12,16 @@ import { memberScopeOf, unknownMember } from "../../core/policy/pool.ts";
 import {
   budgetName,
   formatBudgetPeriod,
+  MILLIONTHS,
   MOST_UNITS,
+  readBudgetPeriod,
   rollingDaysOf,
   toMillionths,
   unitsIn,
 } from "../../core/limits/budget.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
+import { budget } from "../../core/policy/limit-makers.ts";
 import { scopesOf } from "../../core/policy/per-key.ts";
 import {
   asFarAsKnown,
@@ -29,8 +32,15 @@ import {
 import { createChangeLog, type Inverse } from "../../core/stores/insight/change-log.ts";
 import type { Grant, KeptBucketChange, SteeredState } from "../../core/stores/insight/changes.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
-import type { BudgetBalance, BudgetsRequest, LimitedKey } from "../../core/store.ts";
+import type {
+  BudgetBalance,
+  BudgetsRequest,
+  LimitedKey,
+  LoggedWarning,
+  Store,
+} from "../../core/store.ts";
 import { termsOf, type BucketContext, type RefreshPolicy } from "../known-policy.ts";
+import { budgetEventOf, type WarningsReader } from "./bucket-events.ts";
 import { OF_PROCESS, steeredScopeOf } from "./live-control.ts";
 
 /** The balance of one budget. The example values belong to a budget of 500 a month, on the 20th. */
@@ -358,6 +368,28 @@ function keyOf(balance: BudgetBackup): string | undefined {
   const entries = (["key", "keys", "member"] as const).map((name) => [name, balance[name]]);
   const given = Object.fromEntries(entries.filter(([, value]) => value !== undefined));
   return oneTarget("restore()", readOptions("restore()", ONE_TARGET, given)).key;
+}
+
+/** Passes the warnings that a reader has not handled yet to the reader, the oldest first. */
+export async function handleWarnings(
+  store: Pick<Store, "readWarnings">,
+  bucket: string,
+  { reader, handle }: WarningsReader,
+): Promise<void> {
+  let handled = 0;
+  for (;;) {
+    const warnings = await store.readWarnings({ bucket, reader, handled });
+    if (warnings.length === 0) return;
+    for (const warning of warnings) {
+      await handle(budgetEventOf({ ...warning, limit: limitOfWarning(warning) }));
+      handled = warning.number;
+    }
+  }
+}
+
+/** The budget of a warning. The policy may no longer contain it. */
+function limitOfWarning({ unit, per, count }: LoggedWarning): Limit {
+  return budget({ unit, amount: count / MILLIONTHS, per: readBudgetPeriod(per) });
 }
 
 /** Selects the budgets of the units, and the amount to add to each. */

@@ -29,7 +29,7 @@ import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle, waitInside } from "../wrap/throttled.ts";
 import type { Throttle } from "../wrap/throttled-types.ts";
 import { readWhoAndWhy } from "../../core/input/who-and-why.ts";
-import { readBackups, readBudgetsOptions, type BudgetState } from "./budgets.ts";
+import { handleWarnings, readBackups, readBudgetsOptions, type BudgetState } from "./budgets.ts";
 import { createBucketEmitter, createCloseListeners } from "./bucket-events.ts";
 import {
   answeredKey,
@@ -362,6 +362,9 @@ export function createBucket(
         const restored = results.reduce((sum, result) => sum + result.restored, 0);
         return { restored, skipped: results.flatMap(({ skipped }) => skipped) };
       });
+    },
+    async handleWarnings(reader) {
+      await Promise.all(stores.map(({ store }) => handleWarnings(store, name, reader)));
     },
     peek: (options) => partForGiven(options).live.peek(options),
     inForce: () => live().inForce(),

@@ -117,6 +117,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
         const reading = storeNames.map((each) => store.keysWithBudgets(each));
         return (await Promise.all(reading)).flat();
       },
+      readWarnings: (request) => store.readWarnings(withName(request)),
       learn: (request) => store.learn(request),
       // Outages are few, so all are stored in the first part. A read for several keys then needs only one node.
       readOutages: (request) => store.readOutages({ ...request, bucket: storeNames[0]! }),

@@ -13,6 +13,8 @@ import { withinCeiling, type Ceiling } from "../endpoints/endpoint-options.ts";
 export interface OwnLimits {
   /** Returns the limits for each level of a key: first the tenant, then the endpoint. */
   readonly perKey: readonly ((path: readonly string[]) => LimitsOptions)[];
+  /** The sender's rules, as they were last read. */
+  readonly rules: EndpointsRules;
   /**
    * Loads the limits, and resolves once they are known. Then keeps them up to date and notifies the
    * listeners until `stop()`.
@@ -178,6 +180,9 @@ export function createOwnLimits(
 
   return {
     perKey: levels.map(() => limitsOf),
+    get rules() {
+      return rules;
+    },
     follow(logger, listeners) {
       return (following ??= new Promise((resolve) => {
         const again = (): void => {

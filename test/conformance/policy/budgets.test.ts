@@ -425,6 +425,39 @@ describe.each(storeKinds())("a budget in $name", ({ open }) => {
     expect(partsOf(await b!.drawAll([{ wanted: 1, cost: usd(5) }]))).toEqual([0.5]);
   });
 
+  it("logs each threshold for each reader until it has handled it", async () => {
+    const pinned = open();
+    at(pinned, "2026-11-23T12:00:00Z");
+    const { store } = pinned;
+    const replica = replicaOf(pinned, [berlin({ warnAt: [0.5, 0.8] })], "a", [
+      berlin({ warnAt: [1] }),
+    ]);
+    const read = (reader: string, handled = 0) =>
+      store.readWarnings({ bucket: "b", reader, handled });
+
+    await replica.drawAll([{ wanted: 1, cost: usd(9) }]);
+    const both = await read("one");
+    await replica.drawAll([{ wanted: 1, cost: usd(1), key: "a: %" }]);
+    await read("one", both[0]!.number);
+    // Another process of the reader knows only an earlier warning.
+    await read("one", both[0]!.number - 1);
+    const left = await read("one");
+    const resetsUs = Date.parse("2026-11-30T23:00:00Z") * 1_000;
+
+    const facts = { key: undefined, unit: "usd", per: "month", count: 10e6, endUs: resetsUs };
+    expect(both).toMatchObject([
+      { ...facts, part: 0.5, spent: 9e6, total: 10e6 },
+      { ...facts, part: 0.8, spent: 9e6, total: 10e6 },
+    ]);
+    expect(left.map(({ part }) => part)).toEqual([0.8]);
+    expect(await read("other")).toHaveLength(2);
+    at(pinned, "2026-11-23T12:02:00Z");
+    expect(await read("later")).toEqual([]);
+    at(pinned, "2026-12-02T12:00:00Z");
+    await replica.drawAll([{ wanted: 1, cost: usd(5) }]);
+    expect((await read("other")).map(({ part }) => part)).toEqual([0.5]);
+  });
+
   it.each([
     ["a call that fits", 9, 1],
     ["a call that does not fit", 11, 0],

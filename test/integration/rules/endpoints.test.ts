@@ -1,5 +1,5 @@
 import { expect, inject, it, vi } from "vitest";
-import type { Bucket } from "sluice";
+import { budget, type Bucket } from "sluice";
 import { createWebhooks, findWebhooks } from "sluice/webhooks";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -128,4 +128,32 @@ it("wake waiting deliveries when they change", async () => {
 
   await waitUntil(() => receiver.arrivals.length === 3, "all have arrived");
   expect(woken.mock.calls.length).toBeGreaterThan(before);
+});
+
+it("send the warnings of budgets that they name, from the sender's workers", async () => {
+  const write = (text: string): string => files.write("sluice.yaml", `buckets: {}\n${text}`);
+  const file = write("version: 1");
+  const { logger, lines } = heardLog();
+  const hooks = createWebhooks(sluices.open({ rules: file, logger }), LOCAL);
+  const receiver = await startReceiver();
+  await put(hooks, { tenant: "ops", id: "a", url: receiver.url });
+  hooks.worker();
+  const usd = budget({ unit: "usd", amount: 10, per: "year", warnAt: [0.5, 1] });
+  // Another process, which knows no sender.
+  const llm = sluices.open().bucket("llm", { limits: [usd] });
+  await llm.draw({ cost: { usd: 6 } });
+
+  write("version: 2\nendpoints: { webhooks: { budgetWarnings: { llm: { tenant: ops } } } }");
+
+  await waitUntil(() => receiver.arrivals.length === 1, "the warning has arrived");
+  expect(JSON.parse(receiver.arrivals[0]!.body)).toMatchObject({
+    data: { bucket: "llm", part: 0.5 },
+  });
+  lines.length = 0;
+  write("version: 3\nendpoints: { webhooks: { budgetWarnings: { llm: { tenat: ops } } } }");
+  await waitUntil(() => lines.length > 0, "the log says that the file is broken");
+  expect(lines[0]).toMatch(/budgetWarnings\.llm\.tenat" .* did you mean tenant\?$/);
+  lines.length = 0;
+  write("version: 4\nendpoints: { webhooks: { budgetWarnings: { llm: {} } } }");
+  await waitUntil(() => lines.some((line) => /are not sent/.test(line)), "no tenant is named");
 });

@@ -4,11 +4,18 @@ import Stripe from "stripe";
 import { describe, expect, inject, it } from "vitest";
 import { budget, type Bucket } from "sluice";
 import type { Arrival } from "sluice/testing";
-import { createKeyPair, verify } from "sluice/webhooks";
+import { createKeyPair, createWebhooks, verify } from "sluice/webhooks";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
-import { KEYS, openHooks, put, startReceiver } from "../../support/webhooks/open-hooks.ts";
+import {
+  KEYS,
+  LOCAL,
+  openHooks,
+  put,
+  SILENT,
+  startReceiver,
+} from "../../support/webhooks/open-hooks.ts";
 
 const sluices = realSluices();
 const scripts = scriptProcesses();
@@ -343,6 +350,73 @@ describe("sendBudgetWarnings()", () => {
 
     // The bucket's budget had no tenant, and the warning of globex came after the stop.
     expect(receiver.arrivals.map(({ path }) => path)).toEqual(["/acme", "/last"]);
+  });
+
+  it("sends the warning of a process that was killed before it could send it, once", async () => {
+    const receiver = await startReceiver();
+    const setup = openHooks(sluices, { operator: "ops" });
+    await put(setup, { tenant: "ops", id: "a", url: receiver.url });
+    const prefix = sluices.prefix();
+    const env = { REDIS_URL: inject("redisUrl"), SLUICE_PREFIX: prefix, SLUICE_WEBHOOK_KEYS: KEYS };
+    const killed = scripts.start("test/support/processes/dying-spender.ts", { env });
+    expect(await killed.ended).toBe(null);
+    expect(receiver.arrivals).toHaveLength(0);
+
+    for (let process = 0; process < 2; process++) {
+      const sluice = sluices.open({ logger: SILENT });
+      const hooks = createWebhooks(sluice, { ...LOCAL, operator: "ops" });
+      hooks.sendBudgetWarnings(sluice.bucket("llm", { perKey: { limits: [usd] } }));
+      hooks.worker();
+    }
+
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    await setup.send({ tenant: "ops", type: "done", data: {} });
+    await waitUntil(() => receiver.arrivals.length === 2, "the last has arrived");
+    const [warning, last] = receiver.arrivals.map(({ body }) => JSON.parse(body) as object);
+    expect(warning).toMatchObject({
+      type: "budget.warning",
+      data: { bucket: "llm", key: "acme", budget: "10/year usd", part: 0.5, spent: 6, amount: 10 },
+    });
+    expect(last).toMatchObject({ type: "done" });
+    expect(idOf(receiver.arrivals[0]!)).toMatch(/^budget_/);
+  });
+
+  it("sends the warnings of the last minute to a tenant that is named later", async () => {
+    const receiver = await startReceiver();
+    const sluice = sluices.open({ logger: SILENT });
+    const hooks = createWebhooks(sluice, LOCAL);
+    await put(hooks, { tenant: "ops", id: "a", url: receiver.url });
+    hooks.worker();
+    const bucket = sluice.bucket("llm", { limits: [usd] });
+    await bucket.draw({ cost: { usd: 6 } });
+
+    hooks.sendBudgetWarnings(bucket, { tenant: "ops" });
+
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    expect(receiver.arrivals[0]!.body).toContain("budget.warning");
+  });
+
+  it("logs that a function cannot name a tenant, and goes on with the next warning", async () => {
+    const receiver = await startReceiver();
+    const logged: string[] = [];
+    const log = (_facts: object, text: string): void => void logged.push(text);
+    const sluice = sluices.open({ logger: { warn: log, error: log } });
+    const hooks = createWebhooks(sluice, LOCAL);
+    await put(hooks, { tenant: "ops", id: "a", url: receiver.url });
+    hooks.worker();
+    const bucket = sluice.bucket("llm", { limits: [usd] });
+    hooks.sendBudgetWarnings(bucket, {
+      tenant({ part }) {
+        if (part === 1) return "ops";
+        throw new Error("no such tenant");
+      },
+    });
+
+    await bucket.draw({ cost: { usd: 10 } });
+
+    await waitUntil(() => receiver.arrivals.length === 1, "the second has arrived");
+    expect(receiver.arrivals[0]!.body).toContain("budget.spent");
+    expect(logged).toContainEqual(expect.stringMatching(/"llm" was not sent: .*no such tenant/));
   });
 
   it("refuses what can never work, by name", () => {

@@ -17,6 +17,7 @@ import {
 import { slotNote } from "../../../src/stores/redis/scripts/bucket/slot-note.ts";
 import { leasesRelease, leasesRenew } from "../../../src/stores/redis/scripts/bucket/leases.ts";
 import { budgetsKey, ownersOfLedgers } from "../../../src/stores/redis/scripts/keys.ts";
+import { warningsRead } from "../../../src/stores/redis/scripts/bucket/budget-warnings.ts";
 import { ratiosLearn } from "../../../src/stores/redis/scripts/bucket/ratios.ts";
 
 /** The store in Redis, with the server's clock pinned to a clock of the test's. */
@@ -63,6 +64,8 @@ export function createPinnedRedisStore(
     budgets: (request) => run(bucketBudgets, request),
     keysWithBudgets: async (bucket) =>
       ownersOfLedgers(await redis.zrangebyscore(budgetsKey(prefix, bucket), nowUs(), "+inf")),
+    readWarnings: (request) =>
+      runScript(redis, warningsRead, { ...request, prefix, pinnedUs: nowUs() }),
     learn: (request) => runScript(redis, ratiosLearn, { ...request, prefix }),
     ...createOutageNotes(redis, prefix),
     listen: () => undefined,

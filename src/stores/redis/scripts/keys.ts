@@ -6,7 +6,8 @@
  * - A limited key, and each level of its path: `<prefix>:{<bucket>}:key:<key>:state`, and so on.
  *   `<key>` is the key's text from `core/key-path.ts`.
  * - A budget: `…:budget:<unit>:<period>` and `…:reserved:<unit>:<period>`, and `…:budgets` with the
- *   names of all ledgers of the bucket.
+ *   names of all ledgers of the bucket. `…:warnings` is the log of their warnings, and
+ *   `…:warnings:<reader>` the position of a reader in it.
  * - Shadow limits: `…:shadows`, and `…:shadow:<part>:<n>`.
  * - A slot that a server has granted: `…:slot:<name>`.
  * - A bucket whose keys are spread over a cluster has several names, `<bucket>:<n>`.
@@ -128,7 +129,7 @@ function partsOf(base: string, limits: readonly Limit[], tagged: string): string
   return limits.flatMap((limit, index) =>
     limit.budget === undefined
       ? partsOfLimit(base, limits, index)
-      : [...budgetKeys(base, budgetName(limit)), budgetIndexKey(tagged)],
+      : [...budgetKeys(base, budgetName(limit)), budgetIndexKey(tagged), warningsKey(tagged)],
   );
 }
 
@@ -141,6 +142,20 @@ function budgetIndexKey(tagged: string): string {
   return `${tagged}:budgets`;
 }
 
+function warningsKey(tagged: string): string {
+  return `${tagged}:warnings`;
+}
+
+/** Returns the Redis keys of the log of a bucket's warnings, and of a reader's position in it. */
+export function warningKeys(
+  prefix: string,
+  bucket: string,
+  reader: string,
+): readonly [log: string, cursor: string] {
+  const log = warningsKey(`${prefix}:{${bucket}}`);
+  return [log, `${log}:${reader}`];
+}
+
 /** Returns the Redis key with the names of all ledgers of a bucket, or of one of its parts. */
 export function budgetsKey(prefix: string, bucket: string): string {
   return budgetIndexKey(`${prefix}:{${bucket}}`);
@@ -148,11 +163,18 @@ export function budgetsKey(prefix: string, bucket: string): string {
 
 /** Returns the keys, encoded as for the store, to which ledgers belong. Undefined stands for the bucket. */
 export function ownersOfLedgers(ledgers: readonly string[]): (string | undefined)[] {
-  const owners = ledgers.map((ledger) => {
-    const encodedKey = /}:key:([^:]*):budget:/.exec(ledger)?.[1];
-    return encodedKey === undefined ? undefined : decoded(encodedKey);
-  });
-  return [...new Set(owners)];
+  return [...new Set(ledgers.map((ledger) => readLedgerName(ledger).key))];
+}
+
+/** The budget that a ledger belongs to: its encoded key, undefined for the bucket, and its unit and period. */
+export function readLedgerName(ledger: string): {
+  readonly key: string | undefined;
+  readonly unit: string;
+  readonly per: string;
+} {
+  const [, encodedKey, unit = "", per = ""] =
+    /}(?::key:([^:]*))?:budget:([^:]*):([^:]*)$/.exec(ledger) ?? [];
+  return { key: encodedKey === undefined ? undefined : decoded(encodedKey), unit, per };
 }
 
 function decoded(encodedKey: string): string {

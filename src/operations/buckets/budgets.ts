@@ -23,21 +23,42 @@ export const budgets = operation({
     key: KEY,
     member: MEMBER_FIELD,
     all: z.boolean().optional().describe("Adds the budgets of all keys that have spent something."),
+    limit: z
+      .int()
+      .min(1)
+      .optional()
+      .describe("The most results: the budgets with the largest spent part. Defaults to all."),
   }),
-  answers: "The balances. `restore` accepts them, for example on another Redis server.",
-  output: object({ budgets: list(BUDGET) }),
+  answers:
+    "The balances, and the number of all. `restore` accepts the balances, for example on another Redis server.",
+  output: object({ budgets: list(BUDGET), total: COUNT }),
   privacy: OF_TARGET,
-  async run(context, { bucket: name, key, member, all }) {
+  async run(context, { bucket: name, key, member, all, limit }) {
     const found = await context.bucket(name);
-    return { budgets: await found.budgets({ ...targetOf({ key, member }), ...(all && { all }) }) };
+    const every = await found.budgets({ ...targetOf({ key, member }), ...(all && { all }) });
+    const budgets = limit === undefined ? every : mostSpent(every, limit);
+    return { budgets, total: every.length };
   },
   http: { path: "GET /api/v1/buckets/:bucket/budgets", tag: "facts" },
   cli: {
     command: "budgets <name>",
     args: ["bucket"],
-    examples: ["sluice budgets llm --key acme", "sluice budgets llm --all --json > balances.json"],
-    show: ({ budgets: found }: { readonly budgets: readonly BudgetState[] }, asked) =>
-      showBudgets(found, asked),
+    examples: [
+      "sluice budgets llm --key acme",
+      "sluice budgets llm --all --limit 20",
+      "sluice budgets llm --all --json > balances.json",
+    ],
+    show(
+      {
+        budgets: found,
+        total,
+      }: { readonly budgets: readonly BudgetState[]; readonly total: number },
+      asked,
+    ) {
+      const shown = showBudgets(found, asked);
+      if (found.length === total) return shown;
+      return [...[shown].flat(), `${found.length} of ${counted(total, "budget")}`];
+    },
   },
 });
 
@@ -117,6 +138,12 @@ export const restore = operation({
       `${counted(restored, "balance")} restored, ${skipped.length} left out.`,
   },
 });
+
+/** Returns the budgets with the largest spent part of their amounts, the largest first. */
+function mostSpent(budgets: readonly BudgetState[], limit: number): readonly BudgetState[] {
+  const part = ({ spent, amount }: BudgetState): number => spent / amount;
+  return budgets.toSorted((one, other) => part(other) - part(one)).slice(0, limit);
+}
 
 /** Reads amounts from the command line: `usd=50`. */
 function amountsOf(given: readonly string[]): Record<string, number> {

@@ -260,6 +260,7 @@ describe("/api/v1", () => {
     });
 
     expect(before.json.budgets).toMatchObject([{ name: "10/year usd", spent: 10, granted: 0 }]);
+    expect(before.json.total).toBe(1);
     expect(granted.json.budgets).toMatchObject([{ amount: 12, granted: 2, remaining: 2 }]);
     expect(granted.json.status.budgets).toMatchObject([{ granted: 2 }]);
     expect(restored.json).toEqual({ restored: 1, skipped: [] });

@@ -8,6 +8,7 @@ import { h, morph, morphChildren } from "./parts/dom.js";
 import { field } from "./parts/form.js";
 import { time } from "./parts/format.js";
 import { jobView } from "./views/job.js";
+import { keyView } from "./views/key.js";
 import { logView } from "./views/log.js";
 import { queueView } from "./views/queue.js";
 import { queuesView } from "./views/queues.js";
@@ -17,7 +18,7 @@ const EVERY_MS = 2_000;
 /** A proxy can serve the board below another path, which only the page knows. The session cookie needs that path. */
 const SESSION = `api/v1/session?${new URLSearchParams({ path: new URL(".", location).pathname })}`;
 const TABS = [
-  ["#/", "Buckets", /^#\/(bucket\/|$)/],
+  ["#/", "Buckets", /^#\/((bucket|key|member)\/|$)/],
   ["#/queues", "Queues", /^#\/(queues|queue|job)(\/|$)/],
   ["#/workers", "Workers", /^#\/workers$/],
   ["#/endpoints", "Endpoints", /^#\/endpoints?(\/|$)/],
@@ -50,9 +51,13 @@ const PAGES = {
 };
 
 function viewOf(hash) {
-  const [, kind, encoded] = /^#\/(bucket|queue|job|endpoint)\/(.+)$/.exec(hash) ?? [];
+  const [, kind, encoded] = /^#\/(bucket|key|member|queue|job|endpoint)\/(.+)$/.exec(hash) ?? [];
   if (kind === undefined) return (PAGES[hash] ?? bucketsView)(parts);
   if (kind === "bucket") return bucketView({ ...parts, name: decodeURIComponent(encoded) });
+  if (kind === "key" || kind === "member") {
+    const [name, ...names] = encoded.split("/").map(decodeURIComponent);
+    return keyView({ ...parts, kind, name, names });
+  }
   if (kind === "queue") return queueView({ ...parts, name: decodeURIComponent(encoded) });
   if (kind === "job") {
     const [queue, id = ""] = encoded.split("/").map(decodeURIComponent);

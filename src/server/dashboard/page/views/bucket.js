@@ -1,4 +1,5 @@
 import { ask, bucketPath } from "../parts/api.js";
+import { budgetsPanel, grantEffect, keyLink } from "../parts/budgets.js";
 import { changesTable } from "../parts/changes.js";
 import { deploysOf, drawChart, drawWaits, marksOf, PRIORITIES } from "../parts/chart.js";
 import { h } from "../parts/dom.js";
@@ -28,6 +29,10 @@ const SPANS = [
   ["24 h", 86_400_000],
 ];
 
+/** How many budgets of keys the view shows, and how often it reads them. */
+const MOST_BUDGETS = 10;
+const BUDGETS_EVERY_MS = 10_000;
+
 /** A rate in an emergency is rarely meant to last. The operator can choose another end. */
 const ONE_HOUR_MS = 3_600_000;
 
@@ -40,19 +45,20 @@ export function bucketView({ name, redraw, stay, mayAct }) {
     async load(signal) {
       const sinceMs = Date.now() - shown.spanMs;
       const query = new URLSearchParams({ bucket: name, limit: 50 });
-      const [status, { replicas }, keys, history, { changes }] = await Promise.all([
+      const [status, { replicas }, keys, history, { changes }, budgets] = await Promise.all([
         ask(path, { signal }),
         ask("api/v1/overview", { signal }),
         ask(`${path}/keys`, { signal }),
         ask(`${path}/history?sinceMs=${sinceMs}`, { signal }),
         ask(`api/v1/changes?${query}`, { signal }),
+        budgetsOfKeys(signal),
       ]);
       const byName = new Map(replicas.map((replica) => [replica.replica, replica]));
       const processes = status.reports.map((each) => ({ ...each, ...byName.get(each.replica) }));
       const deploys = deploysOf(processes, sinceMs);
-      return { status, processes, keys, history, changes, deploys, sinceMs };
+      return { status, processes, keys, history, changes, deploys, sinceMs, budgets };
     },
-    draw({ status, processes, keys, history, changes, deploys, sinceMs }) {
+    draw({ status, processes, keys, history, changes, deploys, sinceMs, budgets }) {
       return [
         crumb("#/", "Buckets"),
         pageHead(
@@ -80,9 +86,10 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         ),
         h("div.columns", {}, waits(status, chart("waits")), limits(status)),
         status.members !== undefined && members(status),
-        status.turns.length > 0 && turns(status),
-        status.budgets !== undefined && budgets(status),
-        keys.lanes.length > 0 ? lanesPanel(keys) : undefined,
+        status.turns.length > 0 && turns(name, status),
+        status.budgets !== undefined && budgetsPanel("Budgets", status.budgets),
+        keyBudgets(name, budgets),
+        keys.lanes.length > 0 ? lanesPanel(keys, name) : undefined,
         tablePanel(
           "Processes",
           ["Process", "#Calls per second", "#Waiting calls", "#Last report"],
@@ -108,6 +115,16 @@ export function bucketView({ name, redraw, stay, mayAct }) {
       ]);
     },
   };
+
+  /** The server reads the balances of all keys for this, so the view asks less often. */
+  async function budgetsOfKeys(signal) {
+    const { budgets } = shown;
+    if (budgets !== undefined && Date.now() < budgets.atMs + BUDGETS_EVERY_MS) return budgets.found;
+    const query = new URLSearchParams({ all: true, limit: 2 * MOST_BUDGETS });
+    const found = await ask(`${path}/budgets?${query}`, { signal });
+    shown.budgets = { found, atMs: Date.now() };
+    return found;
+  }
 
   /** A new time range gets a new chart. */
   function chart(id) {
@@ -243,10 +260,6 @@ function resumeEffect({ capPerSecond: cap }, outlook) {
   return `Calls start again, up to ${most}. ${drain(outlook)}`;
 }
 
-async function grantEffect({ amounts }, { isValid }) {
-  return isValid ? `The budgets of this unit get ${amounts} more until their periods end.` : "";
-}
-
 function undoEffect({ subject, before, action, by }) {
   const back =
     subject === "policy"
@@ -361,28 +374,17 @@ function adaptiveText({ name, adaptive }) {
   return `The limit ${name} ${now}. ${latency}`;
 }
 
-const day = (text) =>
-  new Date(text).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-
-/** The balances of the budgets that all keys share, with a forecast. */
-function budgets(status) {
-  const rows = status.budgets.map((each) => [
-    h("code", {}, each.name),
-    rate(each.spent),
-    rate(each.amount),
-    rate(each.reserved),
-    day(each.resetsAt),
-    each.remaining === 0 ? "spent" : each.spentAt === undefined ? "it lasts" : day(each.spentAt),
-  ]);
-  const heads = [
-    "Budget",
-    "#Spent",
-    "#Amount",
-    "#Reserved",
-    "Next period",
-    "Spent on, at this pace",
-  ];
-  return tablePanel("Budgets", heads, rows, "");
+/** The balances of the keys that have spent the largest parts. Undefined if no key has a budget. */
+function keyBudgets(bucket, { budgets, total }) {
+  const ofKeys = budgets.filter(
+    ({ key, keys, member }) => key !== undefined || keys !== undefined || member !== undefined,
+  );
+  if (ofKeys.length === 0) return undefined;
+  const shown = ofKeys.slice(0, MOST_BUDGETS);
+  const isPart = total > budgets.length || ofKeys.length > shown.length;
+  const more =
+    isPart && h("p.muted", {}, `The ${count(shown.length)} with the largest spent part.`);
+  return budgetsPanel("Budgets of keys", shown, { bucket, owners: true, more });
 }
 
 /** The members of a pool. */
@@ -407,11 +409,13 @@ function memberState({ drained, coolingForMs, unreachableForMs }) {
 const FIRST = { critical: "critical call", floor: "within its floor" };
 
 /** The keys with pending calls, in the order of their turns. */
-function turns(status) {
+function turns(bucket, status) {
   const rows = status.turns.map(({ key: name, keys, weights, floor, goesFirst, waitedMs }) => [
     keys === undefined && name === undefined
       ? "calls without a key"
-      : h("code", {}, keys === undefined ? [name].flat().join(" / ") : JSON.stringify(keys)),
+      : keys === undefined
+        ? keyLink(bucket, name)
+        : h("code", {}, JSON.stringify(keys)),
     weights.join(" / "),
     floor ?? "–",
     FIRST[goesFirst] ?? "–",

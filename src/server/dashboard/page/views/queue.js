@@ -1,4 +1,5 @@
 import { ask } from "../parts/api.js";
+import { keyLink } from "../parts/budgets.js";
 import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";
 import { openForm } from "../parts/form.js";
@@ -77,7 +78,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
         ),
         reasons(status, pauses),
         tiles(status),
-        lanesPanel(status),
+        lanesPanel(status, bucket),
         panel("Jobs", jobsTable(jobs), stateChoice()),
         grouped.groups.length > 0 && panel("Dead letters by error", groupsTable(grouped)),
         panel(
@@ -275,11 +276,11 @@ export function queueView({ name, redraw, stay, mayAct }) {
 }
 
 /** The keys with the most queued jobs. A key is skipped while it is paused or at its own limit. */
-export function lanesPanel({ lanes, totalLanes }) {
+export function lanesPanel({ lanes, totalLanes }, bucket) {
   const title = "Queued jobs by key";
   const most = Math.max(1, ...lanes.map(({ jobs }) => jobs));
   const rows = lanes.map(({ key, jobs, weight, blockedForMs }) => [
-    keyOf({ key }),
+    keyLink(bucket, key),
     h("div.rate", {}, bar(jobs / most)),
     count(jobs),
     weight === 1 ? h("span.muted.nothing", {}, "1") : String(weight),

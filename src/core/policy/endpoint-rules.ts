@@ -21,7 +21,7 @@ export interface EndpointsRules {
 }
 
 /** Where the warnings of one bucket are sent. */
-export interface WarningRules {
+interface WarningRules {
   /** The tenant whose endpoints get the warnings. Defaults to the sender's `operator`. */
   readonly tenant?: string | undefined;
 }

@@ -31,7 +31,7 @@ import { methodNoted, settleUnused, withDefaults, type FilledOptions } from "./c
 import type { Throttled } from "./throttled-types.ts";
 
 /** Returns the arguments that come before those of the caller: in a pool, the value of the slot's member. */
-export type LeadingArguments = (slot: KeyedSlot) => readonly unknown[];
+type LeadingArguments = (slot: KeyedSlot) => readonly unknown[];
 
 /** What a pool adds to calls: the leading arguments, and how many members may get a call. */
 export interface PoolCallParts {

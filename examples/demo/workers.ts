@@ -1,10 +1,10 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { endChild, EXTENSION, isRunning, startChild } from "../shared/child.ts";
+import { builtOf, endChild, isRunning, startChild } from "../shared/child.ts";
 import type { StandstillReport } from "./report-standstills.ts";
 
-const REPORT_STANDSTILLS = new URL(`report-standstills${EXTENSION}`, import.meta.url).href;
+const REPORT_STANDSTILLS = builtOf(new URL("report-standstills.ts", import.meta.url).href);
 
 /** One process of `workers/webhook-worker.ts`. */
 export interface WorkerProcess {

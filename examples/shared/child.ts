@@ -6,9 +6,9 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 /** What this file is at the moment: a source, or JavaScript that was built of it. */
-export const EXTENSION = import.meta.url.slice(import.meta.url.lastIndexOf("."));
+const EXTENSION = import.meta.url.slice(import.meta.url.lastIndexOf("."));
 const LOADER = EXTENSION === ".ts" ? ["--conditions=@sluice/source", "--import", "tsx"] : [];
-const END_WITH_PARENT = new URL(`end-with-parent${EXTENSION}`, import.meta.url).href;
+const END_WITH_PARENT = builtOf(new URL("end-with-parent.ts", import.meta.url).href);
 /** The time that a child has to close cleanly. */
 const END_LIMIT_MS = 10_000;
 
@@ -21,10 +21,15 @@ export interface ChildOptions {
   readonly root?: string | undefined;
 }
 
+/** Returns the file that runs in place of a TypeScript file: itself, or what is built of it. */
+export function builtOf(path: string): string {
+  return path.replace(/\.ts$/, EXTENSION);
+}
+
 /** Starts a TypeScript file, or what is built of it, as a child process. The path is relative to the root. */
 export function startChild(path: string, options: ChildOptions = {}): ChildProcess {
   const { args = [], env = {}, nodeArgs = [], root = ROOT } = options;
-  return fork(join(root, path.replace(/\.ts$/, EXTENSION)), args, {
+  return fork(join(root, builtOf(path)), args, {
     cwd: root,
     env: { ...process.env, ...env },
     execArgv: [...LOADER, "--import", END_WITH_PARENT, ...nodeArgs],

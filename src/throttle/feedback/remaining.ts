@@ -231,7 +231,7 @@ function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
   return found.toSorted((one, other) => rankOf(one) - rankOf(other));
 }
 
-type Stated = Pick<Figures, "remaining" | "limit" | "reset">;
+type Stated = Readonly<Record<"remaining" | "limit" | "reset", string | undefined>>;
 
 /**
  * Splits headers that each list the figures of several quotas, such as those of Brave's API: `1, 0` remaining with the
@@ -240,7 +240,7 @@ type Stated = Pick<Figures, "remaining" | "limit" | "reset">;
 function eachOf({ remaining, limit, reset }: Stated): readonly Stated[] {
   const [lefts, sizes, resets] = [remaining, limit, reset].map((text) => text?.split(",") ?? []);
   if (lefts!.length < 2 || lefts!.length !== resets!.length) return [{ remaining, limit, reset }];
-  return lefts!.map((left, at) => ({ remaining: left, limit: sizes![at], reset: resets![at] }));
+  return lefts!.map((remaining, at) => ({ remaining, limit: sizes![at], reset: resets![at] }));
 }
 
 /** Returns a reset time that several quotas share. Its header name lacks the words that distinguish these quotas. */

@@ -11,7 +11,8 @@
   ARGV  [1] asker  [2] the policy's text
         [3] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us since_us lease_order.
             (how: 1 for a try; plus 2 if a lost bucket starts full.)
-            Then terms, see lib/request/request, keys {limits}, 1 if there are shadows, and their {limits}
+            Then terms, see lib/request/request, keys {limits}, extras, and the {limits} of shadows, the pool, trip_us.
+            (extras: 1 for shadows; plus 2 where keys take turns; plus 4 for a pool; plus 8 if trip_us follows.)
         [4] numbers: classes {costs, costs under each shadow}, slot requests {class wanted rank how since_us
             next_since_us last_since_us, keys of the call, the widest first {number, below 0 if since_us lease_order follow}}.
             (how: 1 if bounded; plus 2 if the calls reserve their cost under budgets.)
@@ -52,7 +53,7 @@ local serving = {
   drew = { at_us = drew_us, starts_full = how >= 2 }, has_granted = false, own = NO_POSITION,
   drawer = { asker = asker, now_us = 0, order = 0, lease = 0 }, bucket = nil, shares = nil,
   slot_requests = nil, alive = nil, missed_us = nil, shadows = nil, fair = nil, is_fair = false, are_others_fair = false, gate_drawer = nil,
-  sharers = 1, pool = nil,
+  sharers = 1, pool = nil, trip_us = 0,
 }
 local own = { turn_us = next_number(), since_us = next_number(), lease_order = next_number() }
 if own.since_us > 0 or own.lease_order > 0 then serving.own = own end
@@ -61,10 +62,11 @@ local keys, shadows, slot_requests = terms and read_keys(next_number, terms), ni
 local extras = keys and next_number() or 0
 local is_fair = math.floor(extras / 2) % 2 == 1
 if keys then shadows = extras % 2 == 1 and for_shadows().read_shadows(next_number, is_fair and 1 or 0) or NOTHING end
-if shadows and extras >= 4 then
+if shadows and math.floor(extras / 4) % 2 == 1 then
   serving.pool = for_pools().read_pool(next_number, terms, keys)
   if not serving.pool then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 end
+serving.trip_us = extras >= 8 and next_number() or 0
 if shadows then slot_requests = read_slot_requests(ARGV[4], terms, keys, shadows, serving.is_try and 1 or 0, is_fair, serving.pool) end
 if not slot_requests or horizon_us < 0 then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 if slot_requests.too_large then

@@ -91,6 +91,8 @@ export interface DrawRequest {
   /** At least one slot request, in the order in which the store serves them: the most urgent first, then the oldest. */
   readonly slotRequests: readonly SlotRequest[];
   readonly horizonUs: number;
+  /** How long a round trip of this process takes, in µs. Slots of keys may be booked that far ahead. Defaults to 0. */
+  readonly tripUs?: number;
   /** The time of this replica's last draw, on the bucket's clock. 0 if it never drew. */
   readonly drewUs: number;
   /**

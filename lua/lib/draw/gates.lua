@@ -61,7 +61,14 @@ local function deferred_by(gates, slot_us, lead_us, is_try)
   return held
 end
 
--- Returns the time at which all gates let the call start: the slot, or up to MOST_PUSHED_US from now. Otherwise returns
+-- Returns how far from now a slot may be moved. A replica that is far from Redis cannot draw again before a round trip
+-- has passed, so its slots may be moved that far. Otherwise the time of its keys passes unused.
+local function most_pushed_us(serving, until_us)
+  if serving.is_try or serving.now_us < serving.bucket.tried_us + UNTRIED_US then return 0 end
+  return math.min(until_us - serving.now_us, math.max(MOST_PUSHED_US, serving.trip_us))
+end
+
+-- Returns the time at which all gates let the call start: the slot, or up to most_pushed_us from now. Otherwise returns
 -- nil, then the gate that delays the call, when to draw again, and when the call may start then. The first slot shows
 -- how far ahead the shared limits offer slots: about as far as they do later.
 local function start_through(serving, gates, first_us, slot_us, until_us)
@@ -77,8 +84,7 @@ local function start_through(serving, gates, first_us, slot_us, until_us)
   -- Does not move a slot past earlier turns of the key. The key books only later and later times, so these turns
   -- would get no slot.
   if are_free and start_us == slot_us then return start_us end
-  local is_tried = is_try or now_us < serving.bucket.tried_us + UNTRIED_US
-  local push_us = is_tried and 0 or math.min(until_us - now_us, MOST_PUSHED_US)
+  local push_us = most_pushed_us(serving, until_us)
   -- A gate that lets a call start at its earliest time also lets it start later.
   if are_free and start_us <= now_us + push_us then return start_us end
   return nil, deferred_by(gates, slot_us, math.max(first_us - now_us, push_us), is_try)

@@ -65,6 +65,28 @@ export const MOST_ASKED_ABOUT: number = FIRST_SLOT_REQUESTS + MOST_LOOKUPS;
  */
 const KEPT_OF_TURN = 0.9;
 
+/** A round trip of this length, in ms, doubles the number of slot requests in a request. */
+const DOUBLING_TRIP_MS = 10;
+
+/**
+ * Returns how many slot requests a request may contain if a round trip takes `tripMs`. A process has one request in
+ * flight at a time, so a slow request asks for more keys.
+ */
+export function slotRequestsOver(tripMs: number, most: number): number {
+  return Math.min(MOST_SLOT_REQUESTS, Math.floor(most * (1 + tripMs / DOUBLING_TRIP_MS)));
+}
+
+/** The longest horizon, in µs. */
+const LONGEST_HORIZON_US = 1_000_000;
+
+/**
+ * Returns how far ahead a process books slots, in µs: two round trips, at least {@link HORIZON_US}. A process that is far
+ * from Redis would otherwise start its last slot before the reply to its next request arrives.
+ */
+export function horizonOver(tripUs: number): number {
+  return Math.min(LONGEST_HORIZON_US, Math.max(HORIZON_US, 2 * tripUs));
+}
+
 /** Limits the number of slot requests in a request. */
 export interface SlotRequestCount {
   readonly most: number;
@@ -127,7 +149,7 @@ export function nextSlotRequests(
   schedule: GroupSchedule,
   toLookUp: ReadonlySet<Group>,
   waitPositions: WaitPositions,
-  { nowMs, bucketUs, isFair, ...at }: At,
+  { nowMs, bucketUs, isFair, horizonUs = HORIZON_US, ...at }: At,
 ): AskedSlots {
   const most = isFair ? Math.max(at.most, FIRST_TURN_REQUESTS) : at.most;
   const ready = schedule.next(most, nowMs);
@@ -138,7 +160,7 @@ export function nextSlotRequests(
     asked.length === 1 && asked[0]!.callTerms.areDrains && !hasSiblings(schedule, asked[0]!);
   const takeTurns = isFair && asked[0]?.turns !== undefined;
   const all = takeTurns
-    ? inTurns(asked, most)
+    ? inTurns(asked, most, horizonUs)
     : asked.flatMap((group) => {
         const slotRequests = isPlain ? unservedByPriority(group) : unservedInOrder(group, most);
         return slotRequests.map((each) => ({ group, ...each }));
@@ -181,6 +203,8 @@ interface At {
   readonly most: number;
   /** Whether keys take turns. */
   readonly isFair: boolean;
+  /** How far ahead slots are booked. Defaults to {@link HORIZON_US}. */
+  readonly horizonUs?: number;
 }
 
 type GroupRequest = Unserved & Pick<Arrival, "turnTags"> & { readonly group: Group };
@@ -194,7 +218,7 @@ const HORIZONS_ASKED = 2;
  * Splits the calls of groups into parts, because their keys take turns within one request. All calls of a part are
  * served together. The part that the floor of a key guarantees within a horizon is separate.
  */
-function inTurns(groups: readonly Group[], most: number): GroupRequest[] {
+function inTurns(groups: readonly Group[], most: number, horizonUs: number): GroupRequest[] {
   const partCount = Math.min(MOST_PARTS, Math.max(1, Math.floor(most / groups.length)));
   const parts: GroupRequest[] = [];
   const floors = new Set<string>();
@@ -204,12 +228,12 @@ function inTurns(groups: readonly Group[], most: number): GroupRequest[] {
     if (hasFloor) floors.add(firstOfText(names));
     const [widest = 0, ...narrower] = group.turnTags;
     const { sharedStepMs } = group.callTerms;
-    const inHorizons = (HORIZONS_ASKED * HORIZON_US) / 1_000 / sharedStepMs / groups.length;
+    const inHorizons = (HORIZONS_ASKED * horizonUs) / 1_000 / sharedStepMs / groups.length;
     const unserved = unservedByPriority(group);
     const wanted = unserved.reduce((sum, each) => sum + each.wanted, 0);
     const even =
       groups.length === 1 ? Infinity : Math.ceil(Math.min(inHorizons, wanted) / MOST_PARTS);
-    let size = hasFloor ? Math.max(1, Math.floor(HORIZON_US / floorUs)) : even;
+    let size = hasFloor ? Math.max(1, Math.floor(horizonUs / floorUs)) : even;
     let taken = 0;
     let left = partCount;
     for (const each of unserved) {

@@ -4,7 +4,6 @@ import { isMemberKey } from "../../core/key-path.ts";
 import { ClosedError, StoreUnavailableError } from "../../core/errors.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
-import { HORIZON_US } from "../../core/policy/limit-makers.ts";
 import {
   isNone,
   limitsOfCall,
@@ -38,9 +37,11 @@ import {
 import {
   createWaitPositions,
   createSlotRequestCount,
+  horizonOver,
   mostLeases,
   nextSlotRequests,
   poolRequest,
+  slotRequestsOver,
   type UsesMember,
   type AskedSlots,
 } from "./draw-request.ts";
@@ -199,7 +200,10 @@ export function createPacer(options: PacerOptions): Pacer {
     const thereAtMs = nowMs + times.leadMs;
     const { bucketUs } = times;
     const isFair = schedule.areTurns;
-    const at = { nowMs: thereAtMs, bucketUs, most: slotRequestCount.most, isFair };
+    const tripUs = Math.floor(times.leadMs * 1_000);
+    const most = slotRequestsOver(times.leadMs, slotRequestCount.most);
+    const horizonUs = horizonOver(tripUs);
+    const at = { nowMs: thereAtMs, bucketUs, most, isFair, horizonUs };
     const asked = nextSlotRequests(schedule, rejection.next(), waitPositions, at);
     const { groups, slotRequests } = asked;
     const { terms } = known;
@@ -215,7 +219,8 @@ export function createPacer(options: PacerOptions): Pacer {
         asker,
         terms,
         slotRequests,
-        horizonUs: HORIZON_US,
+        horizonUs,
+        tripUs,
         drewUs: times.drewUs,
         startsFull,
         position: waitPositions.shared,

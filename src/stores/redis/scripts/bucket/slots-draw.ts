@@ -186,7 +186,7 @@ function keysOf({ slotRequests, pool }: Pick<DrawRequest, "slotRequests" | "pool
 }
 
 function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
-  const { pinnedUs = 0, horizonUs, drewUs, isTry, startsFull = false, lease } = input;
+  const { pinnedUs = 0, horizonUs, drewUs, isTry, startsFull = false, lease, tripUs = 0 } = input;
   const { position, terms } = input;
   const how = (isTry ? 1 : 0) + (startsFull ? 2 : 0);
   const own = [position.turnUs, position.sinceUs, position.leaseOrder];
@@ -205,11 +205,17 @@ function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
   }
   const hasShadows = (terms.shadows?.length ?? 0) > 0;
   const { pool } = input;
-  const extras = (hasShadows ? 1 : 0) + (isFair(input) ? 2 : 0) + (pool === undefined ? 0 : 4);
+  const hasTrip = tripUs > 0 && keys.length > 0;
+  const extras =
+    (hasShadows ? 1 : 0) +
+    (isFair(input) ? 2 : 0) +
+    (pool === undefined ? 0 : 4) +
+    (hasTrip ? 8 : 0);
   const rest = [...numbers, extras, ...shadowsNumbers(terms)];
-  if (pool === undefined) return rest;
+  const trip = hasTrip ? [tripUs] : [];
+  if (pool === undefined) return [...rest, ...trip];
   const members = pool.members.flatMap(({ tier, isUsable }) => [tier, isUsable ? 1 : 0]);
-  return [...rest, pool.members.length, pool.stickyUs, ...members];
+  return [...rest, pool.members.length, pool.stickyUs, ...members, ...trip];
 }
 
 /**

@@ -121,8 +121,16 @@ local function place(serving, member, starts, costs, count, drawer)
   starts[member.number] = start_of_member(serving, member, costs, drawer)
 end
 
--- Places calls on the members that are free first, in up to `most_parts` parts, and returns when the last of a part
--- starts. Returns early if that is after latest_us, and math.huge if no member takes the calls.
+-- Returns how many calls a member takes at once: those that start within a part of the horizon. More calls would
+-- overload a slow member, although a faster one is free earlier.
+local function calls_at_once(serving, member, costs, most, most_parts)
+  local step_us = most > 1 and step_of(member.scope.limits, costs, member.at) or 0
+  if step_us == 0 then return most end
+  return math.min(most, 1 + math.floor(serving.horizon_us / (most_parts * step_us)))
+end
+
+-- Places calls on the members that are free first, about `most_parts` of them in a horizon, and returns when the last of
+-- a part starts. Returns early if that is after latest_us, and math.huge if no member takes the calls.
 local function place_calls(serving, costs, calls, until_us, latest_us, most_parts)
   local pool, drawer = serving.pool, calls.drawer or NO_ASKER
   local starts, left, size, last_us = starts_of(serving, costs, drawer), calls.count, math.ceil(calls.count / most_parts), 0
@@ -130,7 +138,7 @@ local function place_calls(serving, costs, calls, until_us, latest_us, most_part
     local member, start_us
     if calls.away then member, start_us = choose_now(pool, starts, calls, until_us) else member, start_us = choose(pool, starts, calls.home, until_us) end
     if not member or start_us == math.huge then return math.huge end
-    local count = math.min(left, size)
+    local count = calls_at_once(serving, member, costs, math.min(left, size), most_parts)
     if calls.away and member.number ~= calls.home then calls.away = calls.away - count end
     if count > 1 then place(serving, member, starts, costs, count - 1, drawer) end
     last_us = math.max(last_us, starts.shared, starts[member.number])
@@ -150,7 +158,7 @@ local function pending_of(serving, line)
       pending[#pending + 1] = {
         order = need.order, since_us = turn.since_us, call_since_us = need.call_since_us, amounts = need.amounts,
         count = need.amounts[at - 1], home = need.amounts[at], index = #pending,
-        start_us = need.start_us or turn.start_us, is_exact = need.start_us ~= nil,
+        start_us = need.start_us or turn.start_us, is_exact = need.start_us ~= nil, due_us = turn.due_us,
       }
     end
   end
@@ -279,25 +287,39 @@ local function takes_first_free(serving, slot_request, ahead, until_us)
   return place_calls(serving, slot_request.class.pool_costs, calls, until_us, until_us, OWN_PARTS) > until_us
 end
 
+-- Returns when the last of the calls of each turn ahead would start without the calls of this draw, and whether time
+-- passes until then that no replica ahead uses. A replica that draws later books no slot before that.
+local function starts_alone(serving, ahead, until_us)
+  local alone_us, has_spare = {}, false
+  place_nothing(serving.pool)
+  for index, need in ipairs(ahead) do
+    local _, first_us = choose(serving.pool, starts_of(serving, need.amounts, serving.drawer), need.home, until_us)
+    local spare_us = first_us < math.huge and math.max(0, (need.due_us or 0) - first_us) or 0
+    alone_us[index] = place_calls(serving, need.amounts, need, until_us, math.huge, OTHERS_PARTS) + spare_us
+    has_spare = has_spare or spare_us > 0
+  end
+  return alone_us, has_spare
+end
+
 -- Returns how many calls may start before the calls ahead of them. If that is less than a slice, and the rest of it
--- could start one horizon later, returns 0, because drawing so few slots is not worth its cost.
+-- could start one horizon later, returns 0, because drawing so few slots is not worth its cost. Time that no replica
+-- ahead uses is worth it.
 local function count_before(serving, slot_request, ahead, most, until_us)
   if #ahead == 0 then return most end
   local class, pool = slot_request.class, serving.pool
   local function count_up_to(slice)
-    local count, too_many, alone_us = 0, most + 1, {}
+    local count, too_many, alone_us, has_spare = 0, most + 1, {}, false
     local function check(middle)
       if delays_none_ahead(serving, slot_request, ahead, middle, until_us, alone_us) then count = middle else too_many = middle end
     end
     check(slice)
     if count == 0 then
-      place_nothing(pool)
-      for index, need in ipairs(ahead) do alone_us[index] = place_calls(serving, need.amounts, need, until_us, math.huge, OTHERS_PARTS) end
+      alone_us, has_spare = starts_alone(serving, ahead, until_us)
       check(slice)
     end
     if count == slice and most > slice then check(most) end
     while too_many - count > 1 do check(math.floor((count + too_many) / 2)) end
-    if count >= slice or serving.is_try then return count end
+    if count >= slice or serving.is_try or has_spare then return count end
     delays_none_ahead(serving, slot_request, ahead, count, until_us, alone_us)
     pool.kept = slot_request.kept
     local _, next_us = choose(pool, starts_of(serving, class.pool_costs, serving.drawer), slot_request.home, until_us)

@@ -64,22 +64,44 @@ it("uses 24 of 24 calls a minute of four members without a single 429", async ()
   }
 });
 
-it.each([1, 4])("uses members of unequal rates fully with %i replicas", async (replicas) => {
-  const forMs = 10_000;
+it.each([
+  [1, 100],
+  [4, 100],
+  [2, 200],
+  [3, 1_000],
+])(
+  "uses members of rates 10:1 fully with %i replicas, the faster one at %i/s",
+  async (replicas, rate) => {
+    const forMs = 4_000;
 
-  const { calls, errors, draws } = await run({
-    members: { fast: { rate: "100/s" }, slow: { rate: "10/s" } },
-    replicas,
-    callers: Math.ceil(120 / replicas),
-    forMs,
+    const { calls, errors, draws } = await run({
+      members: { fast: { rate: `${rate}/s` }, slow: { rate: `${rate / 10}/s` } },
+      replicas,
+      callers: Math.ceil((1.1 * rate * 1.1) / replicas),
+      forMs,
+    });
+
+    expect(errors).toEqual([]);
+    const seconds = forMs / 1_000;
+    expect(countOf(calls, "fast") / (seconds * rate)).toBeGreaterThanOrEqual(0.985);
+    expect(countOf(calls, "slow") / (seconds * (rate / 10))).toBeGreaterThanOrEqual(0.985);
+    expect(countOf(calls, "fast")).toBeLessThanOrEqual(seconds * rate * 1.01);
+    expect(countOf(calls, "slow")).toBeLessThanOrEqual(seconds * (rate / 10) + 1);
+    expect(draws).toBeLessThanOrEqual(calls.length);
+  },
+);
+
+it("uses a slow member fully beside one of 20 times its rate", async () => {
+  const { calls, errors } = await run({
+    members: { fast: { rate: "200/s" }, slow: { rate: "10/s" } },
+    replicas: 2,
+    callers: 158,
+    forMs: 11_000,
   });
 
   expect(errors).toEqual([]);
-  expect(countOf(calls, "fast") / 1_000).toBeGreaterThanOrEqual(0.97);
-  expect(countOf(calls, "slow") / 100).toBeGreaterThanOrEqual(0.97);
-  expect(countOf(calls, "fast")).toBeLessThanOrEqual(1_000 * 1.01);
-  expect(countOf(calls, "slow")).toBeLessThanOrEqual(100 * 1.01);
-  expect(draws).toBeLessThanOrEqual(calls.length);
+  expect(countOf(calls, "fast", 1_000) / 2_000).toBeGreaterThanOrEqual(0.99);
+  expect(countOf(calls, "slow", 1_000) / 100).toBeGreaterThanOrEqual(0.99);
 });
 
 it("keeps to shared limits, key limits and the members' own units at once", async () => {
@@ -232,6 +254,30 @@ it.each([1, 2, 4])(
     expect(inSteadyState.length / 400).toBeLessThanOrEqual(1.01);
     expect(countOf(many.calls, "cheap", 1_000) / 250).toBeGreaterThanOrEqual(0.97);
     expect(countOf(few.calls, "paid")).toBe(0);
+  },
+);
+
+// Without bursts, two calls under 90/s are at least 11.1 ms apart, two calls at 60/s 16.7 ms, and two at 40/s 25 ms. The
+// best order is then a, b, a, b, which takes 25 ms for two calls. With 80/s and 20/s, it is four calls of a and one of b.
+it.each([
+  { a: 60, b: 40, shared: 90, most: 80 },
+  { a: 50, b: 50, shared: 80, most: 80 },
+  { a: 80, b: 20, shared: 90, most: 83.7 },
+])(
+  "starts all $most calls a second that $a/s and $b/s without bursts can start under $shared/s",
+  async ({ a, b, shared, most }) => {
+    const { calls, errors } = await run({
+      members: { a: { rate: `${a}/s` }, b: { rate: `${b}/s` } },
+      options: { prefer: ["a", "b"], rate: `${shared}/s` },
+      replicas: 2,
+      callers: 60,
+      forMs: 6_000,
+    });
+
+    expect(errors).toEqual([]);
+    const started = calls.filter(({ atMs }) => atMs >= 1_000).length / 5;
+    expect(started / most).toBeGreaterThanOrEqual(0.97);
+    expect(started / most).toBeLessThanOrEqual(1.01);
   },
 );
 

@@ -210,6 +210,7 @@ const CALLS: Readonly<
 const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
   bucket: [
     "fetch",
+    "handleWarnings",
     "drawByHand",
     "tryByHand",
     "drawOnJobSlot",

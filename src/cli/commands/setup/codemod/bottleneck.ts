@@ -258,9 +258,19 @@ function usesOf(limiter: NewExpression, morph: Morph): Node[] {
         Nodes.isExportSpecifier(parent) ||
         Nodes.isExportAssignment(parent) ||
         Nodes.isImportSpecifier(parent) ||
-        Nodes.isImportClause(parent);
+        Nodes.isImportClause(parent) ||
+        isCommonJsModule(each, morph);
       return !isTarget && !isOfModule;
     });
+}
+
+/** True if a name is the target of `require()`, or what `module.exports` is set to. */
+function isCommonJsModule(name: Node, { Node: Nodes }: Morph): boolean {
+  const parent = name.getParent();
+  if (Nodes.isVariableDeclaration(parent)) {
+    return parent.getInitializer()?.getText().startsWith("require(") === true;
+  }
+  return Nodes.isBinaryExpression(parent) && parent.getLeft().getText() === "module.exports";
 }
 
 function rewriteUse(use: Node, edits: Edits, morph: Morph): void {

@@ -85,6 +85,30 @@ const limiter = new Bottleneck(options);
     expect(out).toMatch(/pay\.ts\s+│ 0\s+│ 1/);
   });
 
+  it("follows a limiter through CommonJS modules, and marks nothing there", async () => {
+    const { codemod, read } = await project({
+      "limiter.js": `const Bottleneck = require("bottleneck");
+
+const limiter = new Bottleneck({ minTime: 500 });
+
+module.exports = limiter;
+`,
+      "pay.js": `const limiter = require("./limiter");
+
+limiter.schedule(() => send(1));
+`,
+    });
+
+    const { out } = await codemod("bottleneck");
+
+    expect(await read("pay.js")).toContain(
+      'const limiter = require("./limiter");\n\nlimiter.run(() => send(1));',
+    );
+    expect(await read("limiter.js")).toMatch(/\n\nmodule\.exports = limiter;\n$/);
+    expect(out).toMatch(/limiter\.js\s+│ 1\s+│ 0/);
+    expect(out).toMatch(/pay\.js\s+│ 1\s+│ 0/);
+  });
+
   it.each([LIMITER, UNKNOWN])("changes nothing in a second run", async (code) => {
     const { codemod, read } = await project({ "pay.ts": code });
     await codemod("bottleneck");
@@ -136,6 +160,121 @@ describe("sluice codemod bullmq", () => {
     expect(text).toContain("// TODO(sluice): add() is enqueue(data, options); translate repeat\n");
     expect(text).not.toContain("bullmq");
     expect(out).toMatch(/mail\.ts\s+│ 3\s+│/);
+  });
+
+  it("leaves a queue whose worker is left, in all files", async () => {
+    const { codemod, read } = await project({
+      "queue.ts": `import { Queue } from "bullmq";
+
+const queue = new Queue("mail");
+await queue.add("welcome", {});
+`,
+      "worker.ts": `import { Worker } from "bullmq";
+
+export const worker = new Worker("mail", send, { limiter: { max: 10, duration: 1000 } });
+`,
+      "main.ts": 'import { worker } from "./worker.ts";\n\nworker.on("failed", report);\n',
+    });
+
+    await codemod("bullmq");
+
+    expect(await read("worker.ts")).toContain("// TODO(sluice): other files use this worker\n");
+    expect(await read("queue.ts")).toContain('const queue = new Queue("mail");\nawait queue.add(');
+  });
+
+  it("rewrites a worker that other files only close", async () => {
+    const main = 'import { worker } from "./worker.ts";\n\nawait worker.close();\n';
+    const { codemod, read } = await project({
+      "worker.ts": `import { Worker } from "bullmq";
+
+export const worker = new Worker("mail", send, { limiter: { max: 10, duration: 1000 } });
+`,
+      "main.ts": main,
+    });
+
+    await codemod("bullmq");
+
+    expect(await read("worker.ts")).toContain("export const worker = sluice.worker(");
+    expect(await read("main.ts")).toBe(main);
+  });
+
+  it("rewrites the listeners of a worker and the type of its jobs, and marks what differs", async () => {
+    const { codemod, read } = await project({
+      "mail.ts": `import { Worker, Job } from "bullmq";
+
+async function send(job: Job<Mail>) {
+  await post(job.data);
+  await job.updateProgress(1);
+  archive({ job });
+}
+const worker = new Worker("mail", send, { limiter: { max: 10, duration: 1000 } });
+worker.on("completed", (job) => log(job.id));
+worker.on("failed", (job, err) => log(job?.id, err));
+worker.on("active", (job) => log(job.timestamp));
+worker.on("error", err => log(err));
+worker.on("progress", (job) => log(job.id));
+`,
+    });
+
+    await codemod("bullmq");
+
+    const text = await read("mail.ts");
+    expect(text).toContain('import { createSluice, type Job } from "sluice";');
+    expect(text).not.toContain("bullmq");
+    expect(text).toContain(`async function send(job: Job<Mail>) {
+  await post(job.data);
+  // TODO(sluice): only data, name and id of a job are the same in Sluice
+  await job.updateProgress(1);
+  // TODO(sluice): only data, name and id of a job are the same in Sluice
+  archive({ job });
+}`);
+    expect(text).toContain('worker.on("done", ({ job }) => log(job.id));');
+    expect(text).toContain('\nworker.on("failed", ({ job, error: err }) => log(job?.id, err));');
+    expect(text).toContain(
+      `// TODO(sluice): only data, name and id of a job are the same in Sluice
+worker.on("active", ({ job }) => log(job.timestamp));
+worker.on("error", ({ error: err }) => log(err));
+// TODO(sluice): worker.on() differs; see "Migrate"
+worker.on("progress", (job) => log(job.id));`,
+    );
+  });
+
+  it("marks a worker whose handler is in another file", async () => {
+    const { codemod, read } = await project({
+      "mail.ts": WORKER.replace("async (job: Job<Mail>) => send(job.data)", "send"),
+    });
+
+    await codemod("bullmq");
+
+    expect(await read("mail.ts")).toContain("// TODO(sluice): check that the handler only uses");
+  });
+
+  it("marks where a queue is passed on", async () => {
+    const { codemod, read } = await project({ "mail.ts": `${WORKER}\ntidy(queue);\n` });
+
+    await codemod("bullmq");
+
+    expect(await read("mail.ts")).toMatch(
+      /\/\/ TODO\(sluice\): queue is of Sluice now; .*\ntidy\(queue\);/,
+    );
+  });
+
+  it("changes nothing in a second run, also where a queue was left and its worker was not", async () => {
+    const { codemod, read } = await project({
+      "queue.ts": 'import { Queue } from "bullmq";\n\nexport const queue = new Queue("mail");\n',
+      "worker.ts": `import { Worker } from "bullmq";
+import { queue } from "./queue.ts";
+
+new Worker("mail", async () => tidy(queue), { limiter: { max: 10, duration: 1000 } });
+`,
+    });
+    await codemod("bullmq");
+    const once = await read("queue.ts");
+
+    await codemod("bullmq");
+
+    expect(once).toContain("// TODO(sluice): its worker uses Sluice now;");
+    expect(await read("queue.ts")).toBe(once);
   });
 
   it("changes nothing in a second run, also where a worker was left", async () => {

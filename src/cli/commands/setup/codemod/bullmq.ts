@@ -1,4 +1,12 @@
-import type { Expression, NewExpression, Node, SourceFile } from "ts-morph";
+import type {
+  ArrowFunction,
+  Expression,
+  FunctionDeclaration,
+  FunctionExpression,
+  NewExpression,
+  Node,
+  SourceFile,
+} from "ts-morph";
 import { isUsedElsewhere, propertiesOf, rateText, type Edits } from "./edits.ts";
 
 type Morph = typeof import("ts-morph");
@@ -15,13 +23,12 @@ interface Imported {
   readonly names: ReadonlyMap<string, { readonly local: string; readonly node: Node }>;
 }
 
-/** Reads the rates of the workers in a file, which queues in other files need too. */
+/** Reads the rates of the workers that will be rewritten. Queues in other files need these rates too. */
 export function readRates(file: SourceFile, rates: RatesOfQueues, morph: Morph): void {
   const imported = importOf(file, morph);
   for (const worker of newOf(file, imported?.names.get("Worker")?.local, morph)) {
-    const [name, , options] = worker.getArguments();
-    const rate = rateOf(options, morph);
-    if (name !== undefined && rate !== undefined) rates.set(nameOf(name, morph), rate);
+    const plan = planOf(worker, morph);
+    if (typeof plan !== "string") rates.set(nameOf(plan.name, morph), plan.rate);
   }
 }
 
@@ -112,14 +119,16 @@ function rateOf(options: Node | undefined, morph: Morph): string | undefined {
   return rateText(max, duration);
 }
 
-/** Returns why a person has to decide, or undefined after the change. */
-function rewriteWorker(
-  worker: NewExpression,
-  edits: Edits,
-  morph: Morph,
-  gone: Node[],
-): string | undefined {
-  const { Node: Nodes } = morph;
+interface WorkerPlan {
+  readonly name: Node;
+  readonly processor: Node;
+  readonly options: ReadonlyMap<string, Expression>;
+  readonly rate: string;
+  readonly variable: Node | undefined;
+}
+
+/** Returns the parts of a worker that can be rewritten, or why a person has to decide. */
+function planOf(worker: NewExpression, morph: Morph): WorkerPlan | string {
   const [name, processor, given] = worker.getArguments();
   const options = optionsOf(given, morph);
   const rate = rateOf(given, morph);
@@ -129,7 +138,31 @@ function rewriteWorker(
   if (unknown !== undefined) return `the option ${unknown} of this worker has to be translated`;
   if (rate === undefined) return "this worker has no limiter; choose the rate of its bucket";
   const variable = variableOf(worker, morph);
-  if (isUsedElsewhere(variable, morph)) return "other files use this worker";
+  if (isNeededElsewhere(variable, morph)) return "other files use this worker";
+  return { name, processor, options, rate, variable };
+}
+
+/** True if other files do more with a worker than close it. Workers of Sluice have `close()` too. */
+function isNeededElsewhere(variable: Node | undefined, morph: Morph): boolean {
+  if (variable === undefined || !isUsedElsewhere(variable, morph)) return false;
+  const closed = usesOf(variable, morph).filter(({ method }) => method === "close");
+  return referencesOf(variable, morph)
+    .filter((each) => each.getSourceFile() !== variable.getSourceFile())
+    .filter((each) => !morph.Node.isImportSpecifier(each.getParent()))
+    .some((each) => closed.every(({ node }) => node !== each));
+}
+
+/** Returns why a person has to decide, or undefined after the change. */
+function rewriteWorker(
+  worker: NewExpression,
+  edits: Edits,
+  morph: Morph,
+  gone: Node[],
+): string | undefined {
+  const { Node: Nodes } = morph;
+  const plan = planOf(worker, morph);
+  if (typeof plan === "string") return plan;
+  const { name, processor, options, rate, variable } = plan;
   const isInline = Nodes.isArrowFunction(processor) || Nodes.isFunctionExpression(processor);
   const type = isInline ? processor.getParameters()[0]?.getTypeNode() : undefined;
   const data = type === undefined ? undefined : /^Job<([^]*)>$/.exec(type.getText())?.[1];
@@ -142,16 +175,16 @@ function rewriteWorker(
   const concurrency = options.get("concurrency")?.getText() ?? "1";
   edits.replace(processor.getEnd(), worker.getEnd(), `, { concurrency: ${concurrency} })`);
   edits.done();
-  if (!isInline)
-    edits.todo(worker, "check that the handler only uses data, name and id of its job");
+  markJobUses(processor, worker, edits, morph);
   edits.todo(worker, "let the old worker finish the jobs of the old queue");
   if (options.has("connection")) {
     edits.todo(worker, "pass the address of Redis to createSluice({ redis })");
   }
   for (const use of usesOf(variable, morph)) {
-    if (use.method !== "close")
-      edits.todo(use.node, `worker.${use.method}() differs; see "Migrate"`);
+    if (use.method === "close" || rewriteListener(use, edits, morph)) continue;
+    edits.todo(use.node, `worker.${use.method}() differs; see "Migrate"`);
   }
+  markOtherUses(variable, edits, morph);
   return undefined;
 }
 
@@ -165,7 +198,7 @@ function rewriteQueue(
   const options = optionsOf(given, morph);
   if (name === undefined) return "this queue has no name";
   const rate = rates.get(nameOf(name, morph));
-  if (rate === undefined) return "no worker with a limiter was found for this queue";
+  if (rate === undefined) return "no worker of this queue was rewritten; this queue stays with it";
   const variable = variableOf(queue, morph);
   if (variable === undefined || isUsedElsewhere(variable, morph)) {
     return "its worker uses Sluice now; enqueue with sluice.queue() wherever this queue is used";
@@ -192,6 +225,7 @@ function rewriteQueue(
     if (use.method === "add") rewriteAdd(use, edits, morph);
     else edits.todo(use.node, `queue.${use.method}() differs; see "Migrate"`);
   }
+  markOtherUses(variable, edits, morph);
   return undefined;
 }
 
@@ -217,9 +251,9 @@ interface Use {
 }
 
 /** The calls of methods of what a variable holds. */
-function usesOf(variable: Node | undefined, { Node: Nodes }: Morph): Use[] {
-  if (variable === undefined || !Nodes.isReferenceFindable(variable)) return [];
-  return variable.findReferencesAsNodes().flatMap((each) => {
+function usesOf(variable: Node | undefined, morph: Morph): Use[] {
+  const { Node: Nodes } = morph;
+  return referencesOf(variable, morph).flatMap((each) => {
     const parent = each.getParent();
     const isMember = Nodes.isPropertyAccessExpression(parent) && parent.getNameNode() === each;
     const node = isMember ? parent : each;
@@ -230,6 +264,97 @@ function usesOf(variable: Node | undefined, { Node: Nodes }: Morph): Use[] {
     const methodNode = access.getNameNode();
     return [{ node, method: methodNode.getText(), args, methodNode }];
   });
+}
+
+/** The events of workers that only have another name, with the names of what a listener gets, in BullMQ's order. */
+const EVENTS = new Map<string, readonly [event: string, ...args: readonly string[]]>([
+  ["active", ["active", "job"]],
+  ["completed", ["done", "job", "result"]],
+  ["failed", ["failed", "job", "error"]],
+  ["error", ["error", "error"]],
+  ["stalled", ["stalled", "jobId"]],
+]);
+
+/** Rewrites a listener of a worker. Returns false if it is not known here. */
+function rewriteListener({ node, method, args }: Use, edits: Edits, morph: Morph): boolean {
+  const { Node: Nodes, SyntaxKind } = morph;
+  const [name, listener] = args;
+  if (method !== "on" || !Nodes.isStringLiteral(name) || !Nodes.isArrowFunction(listener)) {
+    return false;
+  }
+  const [event, ...fields] = EVENTS.get(name.getLiteralText()) ?? [];
+  const given = listener.getParameters().map((each) => each.getText());
+  const isPlain = given.every((each) => /^[\w$]+$/.test(each));
+  if (event === undefined || given.length > fields.length || !isPlain) return false;
+  edits.replace(name.getStart() + 1, name.getEnd() - 1, event);
+  if (given.length > 0) {
+    const parts = given.map((each, i) => (each === fields[i] ? each : `${fields[i]}: ${each}`));
+    const text = `{ ${parts.join(", ")} }`;
+    const hasParens = listener.getFirstChildByKind(SyntaxKind.OpenParenToken) !== undefined;
+    const [first, last] = [listener.getParameters()[0]!, listener.getParameters().at(-1)!];
+    edits.replace(first.getStart(), last.getEnd(), hasParens ? text : `(${text})`);
+  }
+  edits.done();
+  if (fields[0] === "job") markJobUses(listener, node, edits, morph);
+  return true;
+}
+
+const SAME_IN_JOBS = new Set(["data", "name", "id"]);
+
+/** Marks where a function uses more of its job than is the same in Sluice, or `place` if the function is not here. */
+function markJobUses(handler: Node, place: Node, edits: Edits, morph: Morph): void {
+  const { Node: Nodes } = morph;
+  const known = functionOf(handler, morph);
+  if (known === undefined) {
+    return edits.todo(place, "check that the handler only uses data, name and id of its job");
+  }
+  const what = "only data, name and id of a job are the same in Sluice";
+  const job = known.getParameters()[0]?.getNameNode();
+  if (Nodes.isObjectBindingPattern(job)) {
+    const names = job
+      .getElements()
+      .map((each) => each.getPropertyNameNode()?.getText() ?? each.getName());
+    if (names.some((each) => !SAME_IN_JOBS.has(each))) edits.todo(known, what);
+  }
+  if (!Nodes.isIdentifier(job)) return;
+  for (const each of referencesOf(job, morph)) {
+    const parent = each.getParent();
+    const isOther = each.getSourceFile() !== job.getSourceFile();
+    const isSame = Nodes.isPropertyAccessExpression(parent) && SAME_IN_JOBS.has(parent.getName());
+    if (!isOther && !isSame) edits.todo(each, what);
+  }
+}
+
+/** The function that an expression stands for, if it is in the same file. */
+function functionOf(
+  handler: Node,
+  { Node: Nodes }: Morph,
+): ArrowFunction | FunctionExpression | FunctionDeclaration | undefined {
+  const definition = Nodes.isIdentifier(handler) ? handler.getDefinitionNodes()[0] : handler;
+  const found = Nodes.isVariableDeclaration(definition) ? definition.getInitializer() : definition;
+  const isFunction =
+    Nodes.isArrowFunction(found) ||
+    Nodes.isFunctionExpression(found) ||
+    Nodes.isFunctionDeclaration(found);
+  return isFunction && found.getSourceFile() === handler.getSourceFile() ? found : undefined;
+}
+
+/** The places that name a variable, without its declaration. */
+function referencesOf(variable: Node | undefined, { Node: Nodes }: Morph): Node[] {
+  if (variable === undefined || !Nodes.isReferenceFindable(variable)) return [];
+  return variable.findReferencesAsNodes().filter((each) => each !== variable);
+}
+
+/** Marks the places of this file that pass a variable on, because the code that gets it is not known here. */
+function markOtherUses(variable: Node | undefined, edits: Edits, morph: Morph): void {
+  for (const each of referencesOf(variable, morph)) {
+    const parent = each.getParent();
+    const isMember = morph.Node.isPropertyAccessExpression(parent) && parent.getNameNode() === each;
+    const holder = isMember ? parent.getParent() : parent;
+    const isHere = each.getSourceFile() === variable!.getSourceFile();
+    if (!isHere || morph.Node.isPropertyAccessExpression(holder)) continue;
+    edits.todo(each, `${each.getText()} is of Sluice now; check the code that uses it here`);
+  }
 }
 
 /** The options of jobs that only have another name. */
@@ -263,14 +388,22 @@ function dropImports(
   { statement, names }: Imported,
   { edits, gone, morph }: { edits: Edits; gone: readonly Node[]; morph: Morph },
 ): void {
-  const { SyntaxKind } = morph;
+  const { Node: Nodes, SyntaxKind } = morph;
   const uses = file
     .getDescendantsOfKind(SyntaxKind.Identifier)
     .filter((each) => each.getFirstAncestor((parent) => parent === statement) === undefined)
     .filter((each) => !gone.some((node) => node === each || each.getAncestors().includes(node)));
-  const kept = [...names.values()].filter(({ local }) =>
+  const used = [...names.values()].filter(({ local }) =>
     uses.some((each) => each.getText() === local),
   );
+  const jobs = uses.filter((each) => each.getText() === "Job").map((each) => each.getParent());
+  const isSame = jobs.every(
+    (each) => Nodes.isTypeReference(each) && each.getTypeArguments().length <= 1,
+  );
+  const hasWorkers = used.some(({ node }) => node.getText() === "Worker");
+  const moved = isSame && !hasWorkers && Nodes.isImportDeclaration(statement) ? "Job" : undefined;
+  const kept = used.filter(({ node }) => node.getText() !== moved);
+  if (kept.length < used.length) edits.imports.add("type Job");
   if (kept.length === names.size) return;
   if (kept.length === 0) {
     const end = statement.getEnd();

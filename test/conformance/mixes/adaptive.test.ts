@@ -22,16 +22,21 @@ function limitBefore({ limits }: AdaptiveRun, ms: number): number {
 
 /** Runs replicas in virtual time, at a downstream with this capacity. */
 async function run(
-  given: Partial<RunOptions> & { capacity: number; forMs: number; refuses?: boolean },
+  given: Partial<RunOptions> & {
+    capacity: number;
+    forMs: number;
+    refuses?: boolean;
+    seed?: number;
+  },
 ): Promise<AdaptiveRun> {
-  const { capacity, refuses, ...options } = given;
+  const { capacity, refuses, seed = 7, ...options } = given;
   const time = beginVirtualTime();
   try {
     return await runAdaptive(time, {
       store: createMemoryStore(),
       limit: LIMIT,
       replicas: 2,
-      downstream: createDownstream(time, { capacity, refuses, random: randomOf(7) }),
+      downstream: createDownstream(time, { capacity, refuses, random: randomOf(seed) }),
       ...options,
     });
   } finally {
@@ -53,6 +58,32 @@ describe("a concurrency limit that adapts to latency", () => {
       expect(adapted.errors).toEqual([]);
       expectWithin10Percent(adapted, 10_000, 24);
       expectWithin10Percent(adapted, 20_000, 16);
+    },
+    LONG_MS,
+  );
+
+  it(
+    "does not stay below the capacity when single windows are slow by chance",
+    async () => {
+      const seeds = Array.from({ length: 10 }, (_, index) => index + 1);
+      const shares: number[] = [];
+      for (const seed of seeds) {
+        const adapted = await run({ seed, replicas: 4, capacity: 24, forMs: 10_000 });
+        shares.push(limitBefore(adapted, 10_000) / 24);
+      }
+
+      expect(shares.filter((share) => share < 0.9).length).toBeLessThanOrEqual(1);
+    },
+    LONG_MS,
+  );
+
+  it(
+    "falls to the capacity within 10 s from an initial value of 2.5 times the capacity",
+    async () => {
+      const limit = concurrency("auto", { initial: 20 });
+      const adapted = await run({ limit, capacity: 8, forMs: 10_000 });
+
+      expect(Math.abs(limitBefore(adapted, 10_000) / 8 - 1)).toBeLessThanOrEqual(0.1);
     },
     LONG_MS,
   );

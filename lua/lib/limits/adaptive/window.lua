@@ -41,8 +41,9 @@ local LEAST_WINDOW_US, LONGEST_WINDOW_US, LEAST_CALLS, FEW_CALLS, EXACT = 50000,
 -- More drops than this part of the calls lower the limit, to this part of it.
 local FEW_DROPS, AFTER_DROPS = 0.01, 0.9
 local LEAST_STEP, MOST_STEP, LEAST_RAISE = 20, 250, 500
--- A value that was too high is not tried again for this many windows.
-local CEILING_WINDOWS = 10
+-- A value that was too high is not tried again for FIRST_CEILING windows, because a single window may be slow by
+-- chance. If a value within CEILING_RANGE of the last ceiling is too high again, it is not tried for CEILING windows.
+local FIRST_CEILING, CEILING, CEILING_RANGE = 2, 10, 0.15
 -- A lowered limit shows whether the calls cause the latency once it is at most this part of the former limit.
 local LOWERED = 0.75
 local PROBE_EVERY_US, PROBE_EVERY_WINDOWS = 10000000, 20
@@ -104,7 +105,8 @@ local function is_complete(state, now_us)
 end
 
 local function set_ceiling(state)
-  state.ceiling, state.ceiling_until = state.value, state.windows + CEILING_WINDOWS
+  local was_near = math.abs(state.value - state.ceiling) <= CEILING_RANGE * state.ceiling
+  state.ceiling, state.ceiling_until = state.value, state.windows + (was_near and CEILING or FIRST_CEILING)
   state.step = LEAST_STEP
 end
 
@@ -149,21 +151,32 @@ local function calibrate(state, recent_us, now_us)
   end
   if state.windows == 2 then state.base_us = recent_us end
   if state.windows < CALIBRATION_WINDOWS then return end
-  state.base_us, state.phase, state.probe_us = math.min(state.base_us, recent_us), ADAPTING, now_us
+  -- The mean of both windows, because the lower one is often too low by chance.
+  local _, variance = mean_of(state)
+  local has_fallen = exceeds(state.base_us, recent_us, 4 * variance)
+  state.base_us = has_fallen and recent_us or (state.base_us + recent_us) / 2
+  state.phase, state.probe_us = ADAPTING, now_us
+end
+
+-- Lets the next window run with three quarters of the limit, unless that is below the minimum.
+local function begin_probe(limit, state, recent_us)
+  if math.floor(LOWERED * state.value / 1000) < limit.terms.min then return end
+  state.phase, state.from_value, state.from_us = PROBING, state.value, recent_us
 end
 
 -- Compares the latency at three quarters of the limit with the latency before.
-local function end_probe(state, recent_us, now_us)
+local function end_probe(limit, state, recent_us, now_us)
   local part = state.bound * 1000 / state.value
-  state.phase, state.reason = ADAPTING, REASON.probe
-  if recent_us < state.from_us * (1 + part) / 2 then
-    -- The calls had queued, so the former baseline was too high. The next window probes again.
+  local has_queued = recent_us < state.from_us * (1 + part) / 2
+  state.phase, state.reason, state.from_us = ADAPTING, REASON.probe, 0
+  if has_queued then
+    -- The former baseline was too high. The new one may be too, so the next window probes again.
     state.base_us, state.value, state.probe_us = math.min(state.base_us, recent_us), state.bound * 1000, now_us
+    begin_probe(limit, state, recent_us)
   else
     state.base_us = (state.base_us + recent_us) / 2
     state.probe_us = now_us + math.max(PROBE_EVERY_US, PROBE_EVERY_WINDOWS * usual_us(state))
   end
-  state.from_us = 0
 end
 
 local function adapt(limit, state, now_us)
@@ -175,22 +188,21 @@ local function adapt(limit, state, now_us)
     state.value, state.from_us, state.phase, state.reason = load * AFTER_DROPS, 0, ADAPTING, REASON.drops
     return
   end
-  if state.phase == PROBING then return end_probe(state, recent_us, now_us) end
+  if state.phase == PROBING then return end_probe(limit, state, recent_us, now_us) end
   if exceeds(state.base_us, recent_us, variance) then state.base_us = state.base_us + (recent_us - state.base_us) / 4 end
   local middle_us = state.base_us * (1 + tolerance) / 2
   if state.in_flight * 2000 < state.value then
     state.reason, state.step, state.from_us = REASON.unused, LEAST_STEP, 0
   elseif exceeds(recent_us, tolerance * state.base_us, variance) then
     return lower(limit, state, load, recent_us)
-  elseif recent_us > middle_us then
+  elseif exceeds(recent_us, middle_us, variance) then
     set_ceiling(state)
     state.value, state.from_us, state.reason = state.value * middle_us / recent_us, 0, REASON.held
   else
     raise(state)
   end
-  local probed = math.floor(LOWERED * state.value / 1000)
-  if now_us < state.probe_us or state.reason == REASON.unused or limit.terms.is_shadow or probed < limit.terms.min then return end
-  state.phase, state.from_value, state.from_us = PROBING, state.value, recent_us
+  if now_us < state.probe_us or state.reason == REASON.unused or limit.terms.is_shadow then return end
+  begin_probe(limit, state, recent_us)
 end
 
 -- Sets how many calls may run, and opens the next window. If the number changes, the window opens one latency later,

@@ -152,6 +152,8 @@ function sharesOfFirstHalf(calls: readonly Call[]): Readonly<Record<string, numb
 
 it.each([2, 4])(
   "%i processes get the slots that the simulator predicts, by key and priority",
+  // A busy machine may delay one process for longer than the bounds allow.
+  { timeout: 60_000, retry: 3 },
   async (replicas) => {
     const settings = {
       redis: inject("redisUrl"),
@@ -191,5 +193,4 @@ it.each([2, 4])(
     });
     expect(compared.filter(([, , , isClose]) => !isClose)).toEqual([]);
   },
-  60_000,
 );

@@ -3,8 +3,22 @@ import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { randomOf, type MixCaller } from "../mixes/mix.ts";
 import { runMix } from "../mixes/run-mix.ts";
-import { beginVirtualTime } from "../mixes/virtual-time.ts";
+import { beginVirtualTime, type VirtualTime } from "../mixes/virtual-time.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
+
+/** A store in memory that each draw reaches, and comes back from, after `pass`. */
+function storeBehind(time: VirtualTime, pass: () => Promise<unknown>): Store {
+  const near = createMemoryStore(() => Math.floor((performance.timeOrigin + time.now()) * 1_000));
+  return {
+    ...near,
+    async draw(request) {
+      await pass();
+      const drawn = await near.draw(request);
+      await pass();
+      return drawn;
+    },
+  };
+}
 
 const FOR_MS = 3_000;
 const RATE = 1_000;
@@ -31,18 +45,7 @@ it.each([
     }));
     const pass = () => time.sleep(fromMs + random() * (toMs - fromMs));
     try {
-      const near = createMemoryStore(() =>
-        Math.floor((performance.timeOrigin + time.now()) * 1_000),
-      );
-      const store: Store = {
-        ...near,
-        async draw(request) {
-          await pass();
-          const drawn = await near.draw(request);
-          await pass();
-          return drawn;
-        },
-      };
+      const store = storeBehind(time, pass);
       const policy = { rate: `${RATE}/s`, perKey, fair: true } as const;
       const mix = { name: "slow Redis", policy, callers, hasPriorities: false };
       const { calls } = await runMix(mix, { store, time, seed: 1, forMs: FOR_MS });
@@ -76,16 +79,7 @@ async function usedAcross(
   );
   const pass = () => time.sleep((tripMs / 2) * (1 + 0.04 * random()));
   try {
-    const near = createMemoryStore(() => Math.floor((performance.timeOrigin + time.now()) * 1_000));
-    const store: Store = {
-      ...near,
-      async draw(request) {
-        await pass();
-        const drawn = await near.draw(request);
-        await pass();
-        return drawn;
-      },
-    };
+    const store = storeBehind(time, pass);
     const mix = { name: "far Redis", policy, callers, hasPriorities: false };
     const { calls } = await runMix(mix, { store, time, seed: 1, forMs: 6_000 });
 

@@ -90,5 +90,7 @@ async function openLimiter(setup: ReplicaSetup): Promise<OpenLimiter> {
   const { limiter, redisUrl, prefix, plan, url, index } = setup;
   const headers = { [BY]: String(index) };
   const send: Send = (path) => fetch(`${url}/${path}`, { headers });
+  // The first call of a process takes tens of ms longer, which would look like a call that the limiter let go too late.
+  await (await send("")).arrayBuffer();
   return (await loadLimiter(limiter)).open({ redisUrl, prefix, plan, send });
 }

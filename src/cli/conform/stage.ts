@@ -128,10 +128,12 @@ export async function runScenario(scenario: Scenario, setup: StageSetup): Promis
       url,
     });
     stalls.enable();
+    // Leaves out the first call of each replica, which only opens its connection.
+    const arrivals = (): readonly Arrival[] => downstream.arrivals.slice(fleet.size);
     const figures = await scenario.run({
       isQuick,
       plan,
-      log: readLog(downstream.arrivals),
+      log: readLog(arrivals),
       redis: privateRedis,
       loop({ key = "all", callers, replica }) {
         const from = replica ?? 0;
@@ -148,7 +150,7 @@ export async function runScenario(scenario: Scenario, setup: StageSetup): Promis
       respond: (next) => void (respond = next),
     });
     const result = figures.every(isKept) ? "kept" : "missed";
-    const timeline = timelineOf(downstream.arrivals);
+    const timeline = timelineOf(arrivals());
     const stoodStillMs = Math.round(stalls.max / 1e6);
     return { limiter, scenario: scenario.name, result, figures, timeline, stoodStillMs };
   } finally {
@@ -157,15 +159,15 @@ export async function runScenario(scenario: Scenario, setup: StageSetup): Promis
   }
 }
 
-function readLog(arrivals: readonly Arrival[]): DownstreamLog {
+function readLog(arrivals: () => readonly Arrival[]): DownstreamLog {
   const isAccepted = ({ status }: Arrival): boolean => status !== 429;
   return {
     nowMs: () => performance.now(),
     get refused() {
-      return arrivals.filter((call) => !isAccepted(call)).length;
+      return arrivals().filter((call) => !isAccepted(call)).length;
     },
     accepted({ fromMs, toMs }, { path, replica } = {}) {
-      return arrivals.filter(
+      return arrivals().filter(
         (call) =>
           isAccepted(call) &&
           call.atMs >= fromMs &&
@@ -175,14 +177,16 @@ function readLog(arrivals: readonly Arrival[]): DownstreamLog {
       ).length;
     },
     worstSecond({ fromMs = -Infinity, toMs = Infinity } = {}, path) {
-      const times = arrivals
+      const times = arrivals()
         .filter((call) => call.atMs >= fromMs && call.atMs < toMs)
         .filter((call) => path === undefined || call.path === `/${path}`)
         .map(({ atMs }) => atMs);
       return worstWindow(times, 1_000);
     },
     recoveredAfter(fromMs, calls) {
-      const times = arrivals.filter(isAccepted).map(({ atMs }) => atMs);
+      const times = arrivals()
+        .filter(isAccepted)
+        .map(({ atMs }) => atMs);
       const at = times.findIndex((atMs, index) => {
         const first = times[index - calls + 1];
         return atMs >= fromMs && first !== undefined && atMs - first < 1_000;

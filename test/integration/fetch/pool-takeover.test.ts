@@ -174,10 +174,9 @@ describe("a function with `tries` of a pool", () => {
 
   let opened = 0;
 
-  function valued(): Pool<string> {
-    const member = (value: string) => ({ rate: "1000/s", value });
+  function valued({ east = "1000/s", west = "1000/s" } = {}): Pool<string> {
     return sluices.open({ logger: { warn() {}, error() {} } }).pool(`valued-${(opened += 1)}`, {
-      members: { east: member("east"), west: member("west") },
+      members: { east: { rate: east, value: "east" }, west: { rate: west, value: "west" } },
       prefer: ["east", "west"],
     } as const);
   }
@@ -228,6 +227,18 @@ describe("a function with `tries` of a pool", () => {
 
     expect(error).toMatchObject({ message: "fetch failed" });
     expect(seen).toEqual(["east"]);
+  });
+
+  it("waits for `maxWaitMs` at most, with all its members together", async () => {
+    const { seen, run } = failing(unauthorized);
+    const pool = valued({ east: "20/min", west: "6/min" });
+    for (const member of ["east", "west"]) await pool.member(member).draw();
+
+    const error = await rejectionOf(pool.run(run, { tries: 2, maxWaitMs: 7_500 }));
+
+    // The first wait takes 3 s. The second one would take 7 s more.
+    expect(seen).toEqual(["east"]);
+    expect(error).toMatchObject({ code: "ERR_WAIT_TOO_LONG" });
   });
 
   it.each([0, 33, 1.5, "2"])("refuses %j tries", async (tries) => {

@@ -11,6 +11,8 @@ import {
   usedShare,
 } from "../../support/draws/steady-draws.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
+import { startProxy } from "../../support/redis/for-one-test.ts";
+import { openHooks } from "../../support/webhooks/open-hooks.ts";
 
 const RATE = 200;
 const servers = ownRedisServers();
@@ -84,5 +86,30 @@ describe("scripts that Redis loses repeatedly", () => {
     expect(jobs.reached().size).toBe(producer.stored.length);
     expect((await jobs.queue.counts()).failed).toBe(0);
     expect(extra).toBe(0);
+  });
+
+  it("leave the messages of an ordered endpoint in the order in which they were sent", async () => {
+    const redis = await servers.start();
+    const proxy = await startProxy(redis);
+    proxy.set("delay", 30);
+    const url = `redis://127.0.0.1:${proxy.port}`;
+    const hooks = openHooks({ open: (options) => redis.open({ ...options, redis: url }) });
+    const target = { tenant: "acme", id: "a" };
+
+    for (let restarts = 0; restarts < 2; restarts++) {
+      if (restarts > 0) await redis.crash();
+      await hooks.endpoints.put({ ...target, url: "http://127.0.0.1:1/", ordered: true });
+      const sends: Promise<{ readonly id: string }>[] = [];
+      let isStored = false;
+      // Sends messages while the replies to earlier ones are on their way.
+      while (!isStored && sends.length < 900) {
+        sends.push(hooks.send({ tenant: "acme", type: "note.made", data: 1 }));
+        void sends[0]!.then(() => (isStored = true));
+        await redis.operator.ping();
+      }
+      const sent = await Promise.all(sends);
+      const { entries } = await hooks.messages.list({ tenant: "acme", limit: 1_000 });
+      expect(entries.map(({ id }) => id).toReversed()).toEqual(sent.map(({ id }) => id));
+    }
   });
 });

@@ -263,7 +263,7 @@ function openHooksOf(sluice: ReturnType<typeof sluices.open>, notes: string[]) {
       return next();
     },
   });
-  return openHooks({ prefix: () => sluices.prefix(), open: () => sluice });
+  return openHooks({ open: () => sluice });
 }
 
 describe("use()", () => {

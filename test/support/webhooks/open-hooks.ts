@@ -25,7 +25,7 @@ export const LOCAL: WebhooksOptions = { keys: KEYS, http: true, allow: ["127.0.0
 
 /** Another replica of the test's sender. */
 export function openHooks(
-  sluices: RealSluices,
+  sluices: Pick<RealSluices, "open">,
   options: WebhooksOptions = {},
   logger: Logger = SILENT,
 ): Webhooks {

@@ -41,6 +41,12 @@ export interface Script<Input, Output> {
   readonly bringsJobs?: boolean;
   /** True if the reply is bytes, not text. */
   readonly isPacked?: boolean;
+  /**
+   * True if calls that do not wait for each other must run in the order in which they were sent. The first call on
+   * each connection then sends the text. Otherwise, a server that does not know the script refuses calls in flight,
+   * and later calls overtake the repeated ones.
+   */
+  readonly keepsOrder?: boolean;
   readonly decode: (reply: unknown, input: Input) => Output;
 }
 
@@ -53,7 +59,7 @@ export function defineScript<Input, Output>(
 
 interface Shaped<Keyed, Arguments> extends Pick<
   Script<Keyed, unknown>,
-  "name" | "keys" | "bringsJobs"
+  "name" | "keys" | "bringsJobs" | "keepsOrder"
 > {
   /** The arguments in order. Defaults to no arguments. */
   readonly args?: Arguments;
@@ -140,7 +146,9 @@ export async function runScript<Input, Output>(
   const keys = script.keys(input);
   const operands = [keys.length, ...keys, ...script.args(input)] as const;
   try {
-    return script.decode(await send("evalsha", script.sha), input);
+    const isFirst = script.keepsOrder === true && isFirstOnConnection(redis, script.sha);
+    const reply = isFirst ? send("eval", script.source) : send("evalsha", script.sha);
+    return script.decode(await reply, input);
   } catch (refusal) {
     const text = { source: script.source, send: (source: string) => send("eval", source) };
     return script.decode(await resendRefused(refusal, text, script.bringsJobs !== true), input);
@@ -150,6 +158,23 @@ export async function runScript<Input, Output>(
     const sent = [command, text, ...operands] as const;
     return script.isPacked === true ? redis.callBuffer(...sent) : redis.call(...sent);
   }
+}
+
+/** The digests of the scripts whose texts were sent over each client's current connection. */
+const sentTexts = new WeakMap<object, Set<string>>();
+
+function isFirstOnConnection(redis: Redis | Cluster, sha: string): boolean {
+  let sent = sentTexts.get(redis);
+  if (sent === undefined) {
+    const texts = new Set<string>();
+    sentTexts.set(redis, texts);
+    // The server may have restarted without its scripts.
+    redis.on("close", () => texts.clear());
+    sent = texts;
+  }
+  if (sent.has(sha)) return false;
+  sent.add(sha);
+  return true;
 }
 
 /**

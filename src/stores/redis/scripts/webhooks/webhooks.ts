@@ -260,6 +260,7 @@ export const hookScripts = {
   storeMessage: shapeScript({
     name: "webhooks/messages-store",
     bringsJobs: true,
+    keepsOrder: true,
     keys: (of: QueueName & MessageName & { readonly ordered: readonly string[] }) => [
       ...hookKeys("message", "messages", "ends", "endpoints")(of),
       ...of.ordered.flatMap((endpoint) => lineKeys({ ...of, endpoint })),

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
@@ -343,6 +343,67 @@ describe("large payloads", () => {
     const [dead] = await queue.failed();
     expect(dead).toMatchObject({ id: job.id, code: "ERR_CODEC" });
     expect(dead!.reason).toContain("does not exist");
+  });
+});
+
+describe("fileStore()", () => {
+  it("removes files that were neither written nor read for keepMs, and no files of others", async () => {
+    const folder = await newFolder();
+    const store = fileStore(folder, { keepMs: 3_600_000 });
+    const about = { queue: "jobs", kind: "data", signal: AbortSignal.abort() } as const;
+    const pathOf = (reference: string): string => join(folder, reference.slice(0, 2), reference);
+    const put = (): Promise<string> => store.put(Buffer.from("payload"), about);
+    const [unread, read] = [await put(), await put()];
+    const foreign = join(folder, unread.slice(0, 2), "notes.txt");
+    await writeFile(foreign, "");
+    const longAgo = new Date(Date.now() - 7_200_000);
+    for (const path of [pathOf(unread), pathOf(read), foreign])
+      await utimes(path, longAgo, longAgo);
+
+    expect(Buffer.from(await store.get(read, about)).toString()).toBe("payload");
+    // Each store looks for expired files when it first writes one.
+    await fileStore(folder, { keepMs: 3_600_000 }).put(Buffer.from("new"), about);
+
+    const names = (): Promise<string[]> => readdir(join(folder, unread.slice(0, 2)));
+    await waitUntil(async () => !(await names()).includes(unread), "the expired file is removed");
+    await expect(stat(pathOf(read))).resolves.toBeDefined();
+    await expect(stat(foreign)).resolves.toBeDefined();
+  });
+});
+
+describe("codecs", () => {
+  const about = { queue: "jobs", kind: "data" } as const;
+  const fresh = { ...about, dueInMs: 0, isShared: false };
+
+  it("do not decompress a payload to more than maxBytes", async () => {
+    const bomb = (await compression().encode(Buffer.alloc(100_000), fresh))!.bytes;
+
+    const codec = compression({ maxBytes: 99_999 });
+
+    await expect(async () => codec.decode(bomb, about)).rejects.toThrow(/larger than/);
+    expect(await compression({ maxBytes: 100_000 }).decode(bomb, about)).toHaveLength(100_000);
+  });
+
+  it("do not decrypt a result as the data of a job", async () => {
+    const codec = encrypted();
+    const { bytes, version } = (await codec.encode(Buffer.from("1"), {
+      ...fresh,
+      kind: "result",
+    }))!;
+
+    await expect(async () => codec.decode(bytes, { ...about, version })).rejects.toThrow(
+      /was changed, belongs to another queue/,
+    );
+  });
+
+  it("do not accept other bytes from a store than those that were stored", async () => {
+    const store = { put: async () => "reference", get: async () => Buffer.from("forged") };
+    const codec = offload({ store, aboveBytes: 1 });
+    const { bytes, version } = (await codec.encode(Buffer.from("payload"), fresh))!;
+
+    await expect(async () => codec.decode(bytes, { ...about, version })).rejects.toThrow(
+      "the store returned other bytes",
+    );
   });
 });
 

@@ -63,6 +63,25 @@ const LONGEST_FIELD = 4_096;
  */
 const SHOPIFY_DRAIN_MS = 20_000;
 
+/** Zuul's reset is a delay in ms, but neither name nor value shows this. */
+const ZUUL_RESET = { figure: "delay", unitMs: 1 } as const;
+
+/** A used-up day of Etsy has calls again after two hours at most, because it slides in steps of two hours. */
+const ETSY_QUOTAS = [
+  {
+    left: "x-remaining-this-second",
+    size: "x-limit-per-second",
+    period: "second",
+    resetAfterMs: 1_000,
+  },
+  {
+    left: "x-remaining-today",
+    size: "x-limit-per-day",
+    period: "day",
+    resetAfterMs: 2 * 3_600_000,
+  },
+] as const;
+
 /**
  * The meaning of a quota header's name, such as `x-ratelimit-remaining-tokens`, `RateLimit-Reset` or
  * `x-rate-limit-limit`.
@@ -96,6 +115,7 @@ const namesRead = new Map<string, QuotaHeader | undefined>();
  * - headers with `RateLimit`, `Rate-Limit`, `Limit` or `Quota` in their names; the name may also contain the vendor and
  *   the unit
  * - Shopify's header
+ * - the headers of Zendesk's endpoints and of Etsy
  * - the headers of draft-ietf-httpapi-ratelimit-headers, up to its 11th edition
  *
  * If a response names one quota in two ways, the quota appears twice. Malformed and absurd numbers are ignored, and so
@@ -175,7 +195,35 @@ function isOutOfCache(headers: Headers): boolean {
 /** Returns the quotas that the headers name, in any supported form. */
 function readStated(headers: Headers, wallNowMs: number): readonly Quota[] {
   const nowMs = readServerTimeMs(headers, wallNowMs);
-  return [...readNamed(headers, nowMs), ...readRateLimit(headers)];
+  return [
+    ...readNamed(headers, nowMs),
+    ...readRateLimit(headers),
+    ...readZendesk(headers),
+    ...readEtsy(headers),
+  ];
+}
+
+/** Reads the quotas of Zendesk's endpoints: `zendesk-ratelimit-tickets-index: total=100; remaining=99; resets=41`. */
+function readZendesk(headers: Headers): readonly Quota[] {
+  return [...headers].flatMap(([name, value]) => {
+    if (!name.startsWith("zendesk-ratelimit-")) return [];
+    const figure = (word: string): string | undefined =>
+      new RegExp(String.raw`(?:^|;)\s*${word}=(\d{1,15})\s*(?:;|$)`).exec(value)?.[1];
+    const [remaining, limit] = ["remaining", "total"].map((word) => readFigure(figure(word)));
+    const resetAfterMs = readDelayMs(figure("resets"), 1_000);
+    return [{ unit: "calls", remaining, limit, resetAfterMs }];
+  });
+}
+
+/** Reads the quotas of Etsy, which have no reset times: `x-remaining-this-second: 149`, `x-remaining-today: 99998`. */
+function readEtsy(headers: Headers): readonly Quota[] {
+  return ETSY_QUOTAS.flatMap(({ left, size, period, resetAfterMs }) => {
+    const [remaining, limit] = [left, size].map((name) => readFigure(headers.get(name)));
+    if (remaining === undefined) return [];
+    // A day that is not used up yet does not reset as a whole, so no pace follows from it.
+    const resetMs = remaining === 0 || period === "second" ? resetAfterMs : undefined;
+    return [{ unit: "calls", period, remaining, limit, resetAfterMs: resetMs }];
+  });
 }
 
 function toRemaining(quota: Quota | undefined): readonly Remaining[] {
@@ -197,8 +245,9 @@ function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
     if (read === undefined) continue;
     const quota = quotas.get(read.quota) ?? {};
     quotas.set(read.quota, quota);
-    quota[read.figure] ??= value;
-    if (read.figure === "delay" && read.unitMs !== undefined) quota.unitMs = read.unitMs;
+    const { figure, unitMs } = isFromZuul(headers, name) ? ZUUL_RESET : read;
+    quota[figure] ??= value;
+    if (figure === "delay" && unitMs !== undefined) quota.unitMs = unitMs;
     if (read.figure === "interval") quota.intervalMs = readDelayMs(value, read.unitMs ?? 1_000);
   }
   const found: Quota[] = [];
@@ -250,6 +299,13 @@ function commonOf(quotas: ReadonlyMap<string, Figures>, words: string): Figures 
     if (name === "" || words.startsWith(`${name} `)) return figures;
   }
   return undefined;
+}
+
+/** True for a reset time of Spring Cloud Zuul RateLimit that comes with its time quota. No other limiter sends both. */
+function isFromZuul(headers: Headers, name: string): boolean {
+  if (!name.startsWith("x-ratelimit-reset")) return false;
+  const key = name.slice("x-ratelimit-reset".length);
+  return headers.has(`x-ratelimit-quota${key}`) && headers.has(`x-ratelimit-remaining-quota${key}`);
 }
 
 function rankOf({ unit }: Quota): number {

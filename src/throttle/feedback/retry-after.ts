@@ -1,8 +1,11 @@
 import { types } from "node:util";
 import { readProperty } from "./properties.ts";
 
-/** The longest text that is read, in characters. The longest HTTP-date has 33 characters. */
-const LONGEST_TEXT = 64;
+/**
+ * The longest text that is read, in characters. The longest HTTP-date has 33 characters, and a date as JavaScript prints
+ * it has more than twice as many.
+ */
+const LONGEST_TEXT = 96;
 
 /**
  * Numbers below this are delays, and numbers from here on are points in time. In epoch seconds, this is September 2001.
@@ -95,7 +98,7 @@ const HTTP_DATES: readonly RegExp[] = [
  *
  * - seconds, also with decimals or as a number
  * - epoch times in seconds, ms, µs or ns, distinguished by their size
- * - all HTTP-dates of RFC 9110 §5.6.7, and times of RFC 3339
+ * - all HTTP-dates of RFC 9110 §5.6.7, times of RFC 3339, and dates as JavaScript prints them
  * - durations in the notation of Go, Protocol Buffers, ISO 8601, .NET, or in words
  * - decoded durations: `{ seconds, nanos }`
  */
@@ -107,7 +110,7 @@ export function readWaitMs(value: unknown, wallNowMs: number): number | undefine
   if (typeof value === "object") return readParts(value, wallNowMs);
   if (typeof value !== "string" || value.length > LONGEST_TEXT) return undefined;
   const text = value.trim();
-  const atMs = readHttpDateMs(text, wallNowMs) ?? readRfc3339(text);
+  const atMs = readHttpDateMs(text, wallNowMs) ?? readRfc3339(text) ?? readPrintedDate(text);
   if (atMs !== undefined) return msUntil(atMs, wallNowMs);
   const durationMs = readGoDuration(text) ?? readIsoDuration(text) ?? readTimeSpan(text);
   return durationMs ?? (IS_WORDED.test(text) ? readWorded(text) : undefined);
@@ -211,6 +214,18 @@ function readRfc3339(text: string): number | undefined {
   if (date === undefined) return undefined;
   const offset = /^[+-]/.test(zone) ? zone.replace(/(\d\d):?(\d\d)$/, "$1:$2") : "Z";
   return Date.parse(`${date}T${time}${offset}`);
+}
+
+/**
+ * Returns the time of a date as JavaScript prints it, in epoch ms: `Tue Feb 16 2021 09:02:42 GMT+0100 (Central European
+ * Standard Time)`. Express sends this text for a header whose value is a `Date`.
+ */
+function readPrintedDate(text: string): number | undefined {
+  const form =
+    /^[A-Z][a-z]{2} ([A-Z][a-z]{2} \d\d \d{4} \d\d:\d\d:\d\d GMT[+-]\d{4})(?: \([^)]*\))?$/.exec(
+      text,
+    );
+  return form === null ? undefined : Date.parse(form[1]!);
 }
 
 /** Returns the whole ms until a time. 0 if the time is in the past. */

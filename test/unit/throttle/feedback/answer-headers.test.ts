@@ -303,6 +303,137 @@ const inSeveral: readonly Row[] = [
   ],
 ];
 
+const documented: readonly Row[] = [
+  [
+    "Zendesk, of one endpoint",
+    {
+      "x-rate-limit": "700",
+      "x-rate-limit-remaining": "699",
+      "ratelimit-limit": "700",
+      "ratelimit-remaining": "699",
+      "ratelimit-reset": "41",
+      "zendesk-ratelimit-tickets-index": "total=100; remaining=0; resets=37",
+    },
+    { afterMs: 37_000, unit: "calls" },
+  ],
+  [
+    "Etsy, of a second",
+    {
+      "x-limit-per-second": "150",
+      "x-remaining-this-second": "0",
+      "x-limit-per-day": "100000",
+      "x-remaining-today": "99998",
+    },
+    { afterMs: 1_000, scope: "second", lasts: false },
+  ],
+  [
+    "Etsy, of a day that slides in steps of two hours",
+    {
+      "x-limit-per-second": "150",
+      "x-remaining-this-second": "149",
+      "x-limit-per-day": "100000",
+      "x-remaining-today": "0",
+    },
+    { afterMs: 7_200_000, scope: "day", lasts: true },
+  ],
+  [
+    "Zuul, whose reset is in ms",
+    {
+      "x-ratelimit-quota-api_origin": "1000",
+      "x-ratelimit-remaining-quota-api_origin": "900",
+      "x-ratelimit-limit-api_origin": "10",
+      "x-ratelimit-remaining-api_origin": "0",
+      "x-ratelimit-reset-api_origin": "48621",
+    },
+    { afterMs: 48_621, unit: "calls", lasts: false },
+  ],
+  [
+    "lemlist, a date as JavaScript prints it",
+    {
+      "x-ratelimit-limit": "20",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": "Sat Nov 21 2026 13:00:30 GMT+0100 (Central European Standard Time)",
+    },
+    { afterMs: 30_000 },
+  ],
+  [
+    "WHOOP, a limit with its windows",
+    {
+      "x-ratelimit-limit": "100, 100;window=60, 10000;window=86400",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": "3",
+    },
+    { afterMs: 3_000 },
+  ],
+  [
+    "Jira, a moment without seconds",
+    {
+      "x-ratelimit-limit": "100",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": "2026-11-21T12:05Z",
+    },
+    { afterMs: 300_000 },
+  ],
+  [
+    "Brevo, a delay",
+    {
+      "x-sib-ratelimit-limit": "1000",
+      "x-sib-ratelimit-remaining": "0",
+      "x-sib-ratelimit-reset": "30",
+    },
+    { afterMs: 30_000 },
+  ],
+  [
+    "BigCommerce, a delay in ms",
+    {
+      "x-rate-limit-requests-left": "0",
+      "x-rate-limit-requests-quota": "25000",
+      "x-rate-limit-time-reset-ms": "3000",
+      "x-rate-limit-time-window-ms": "5000",
+    },
+    { afterMs: 3_000 },
+  ],
+  [
+    "Intercom, an epoch",
+    {
+      "x-ratelimit-limit": "100",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": String(nowSeconds + 10),
+    },
+    { afterMs: 10_000 },
+  ],
+  [
+    "HubSpot, of a second",
+    {
+      "x-hubspot-ratelimit-daily": "40000",
+      "x-hubspot-ratelimit-daily-remaining": "123",
+      "x-hubspot-ratelimit-secondly": "10",
+      "x-hubspot-ratelimit-secondly-remaining": "0",
+    },
+    { afterMs: 1_000, scope: "second", lasts: false },
+  ],
+  [
+    "Linear, an epoch in ms for each of two quotas",
+    {
+      "x-ratelimit-requests-limit": "5000",
+      "x-ratelimit-requests-remaining": "0",
+      "x-ratelimit-requests-reset": String(nowMs + 30_000),
+      "x-ratelimit-complexity-limit": "250000",
+      "x-ratelimit-complexity-remaining": "249990",
+      "x-ratelimit-complexity-reset": String(nowMs + 3_600_000),
+    },
+    { afterMs: 30_000, unit: "calls" },
+  ],
+];
+
+describe("the headers that an API documents", () => {
+  it.each(documented)("are read for %s", (_api, headers, expected) => {
+    const { answer } = interpret({ status: 429, headers }, nowMs);
+
+    expect(answer).toMatchObject({ refused: true, ...expected });
+  });
+});
+
 describe("the latest of several times in headers", () => {
   it.each(inSeveral)("is read from %s", (_symptom, headers, expected) => {
     const { answer } = interpret({ status: 429, headers }, nowMs);

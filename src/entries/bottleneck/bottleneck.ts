@@ -2,13 +2,13 @@
 import { CostTooLargeError, InvalidOptionError } from "../../core/errors.ts";
 import { createSluice, type Sluice } from "../../sluice/create-sluice.ts";
 import { Batcher } from "./batcher.ts";
-import { connectionOf, IORedisConnection, logTo, type Clients } from "./connection.ts";
+import { Cluster } from "./cluster.ts";
+import { connectionOf, IORedisConnection, keyOf, logTo, type Clients } from "./connection.ts";
 import { Events, type Listener } from "./events.ts";
 import {
   BottleneckError,
   createJob,
   JobQueue,
-  randomId,
   Statuses,
   type Counts,
   type EventInfo,
@@ -16,7 +16,7 @@ import {
   type Status,
   type Task,
 } from "./job.ts";
-import { giveBack, Limits, type Held } from "./limits.ts";
+import { giveBack, Limits, type Held, type SettingsFrom } from "./limits.ts";
 import {
   DEFAULTS,
   readLimiterOptions,
@@ -106,6 +106,8 @@ export class Bottleneck {
   readonly #queue = new JobQueue();
   readonly #sluice: Sluice;
   readonly #limits: Limits;
+  /** Undefined without Redis. */
+  readonly #cluster: Cluster | undefined;
   readonly #ownsConnection: boolean;
   readonly #promiseClass: PromiseConstructor;
   readonly #ready: Promise<Clients>;
@@ -150,7 +152,8 @@ export class Bottleneck {
     if (this.#ownsConnection) {
       this.connection?.on("error", (error: unknown) => void this.#events.trigger("error", error));
     }
-    this.#ready = this.#connect();
+    this.#cluster = this.connection && this.#join(this.connection, read);
+    this.#ready = this.#connect(read.clearDatastore ?? false);
     this.#ready.catch((error: unknown) => void this.#events.trigger("error", error));
   }
 
@@ -172,7 +175,8 @@ export class Bottleneck {
   async disconnect(flush = true): Promise<void> {
     clearTimeout(this.#retryTimer);
     this.#restartWait();
-    await this.connection?.unlisten(this.#channel, this.#receive);
+    await this.#cluster?.close(flush);
+    await this.connection?.unlisten(keyOf(this.id), this.#receive);
     if (this.connection === undefined) await this.#sluice.close();
     else if (this.#ownsConnection) await this.connection.disconnect(flush);
   }
@@ -188,9 +192,9 @@ export class Bottleneck {
     return this.#queue.count(priority);
   }
 
-  /** The number of queued jobs of this process. */
+  /** The number of queued jobs over all processes. */
   clusterQueued(): Promise<number> {
-    return this.#as(Promise.resolve(this.queued()));
+    return this.#as(this.#total("queued"));
   }
 
   /** True if no job is received or queued. */
@@ -198,14 +202,14 @@ export class Bottleneck {
     return this.queued() === 0 && this.#submits === 0;
   }
 
-  /** The total weight of the running jobs: over all processes if `maxConcurrent` is set. */
+  /** The total weight of the running jobs over all processes. */
   running(): Promise<number> {
-    return this.#as(this.#running());
+    return this.#as(this.#total("running"));
   }
 
-  /** The total weight of the jobs that this limiter has finished. */
+  /** The total weight of the done jobs over all processes. */
   done(): Promise<number> {
-    return this.#as(Promise.resolve(this.#doneWeight));
+    return this.#as(this.#total("done"));
   }
 
   jobStatus(id: string): Status | null {
@@ -320,9 +324,10 @@ export class Bottleneck {
     return this.#as(this.#finished());
   }
 
-  /** True if no job started in the last `timeoutMs`, and none waits. For groups. @internal */
-  isUnused(timeoutMs: number): boolean {
-    return this.#statuses.unfinished === 0 && this.#usedAtMs + timeoutMs < Date.now();
+  /** True if no process started a job in the last `timeoutMs`, and none waits here. For groups. @internal */
+  async isUnused(timeoutMs: number): Promise<boolean> {
+    if (this.#statuses.unfinished > 0 || this.#usedAtMs + timeoutMs >= Date.now()) return false;
+    return this.#cluster?.isForgotten() ?? true;
   }
 
   /** Converts a promise to the class of the option `Promise`. */
@@ -331,21 +336,46 @@ export class Bottleneck {
     return new this.#promiseClass((resolve, reject) => void promise.then(resolve, reject));
   }
 
-  get #channel(): string {
-    return `sluice:bottleneck:${this.id}`;
+  #join(connection: IORedisConnection, { timeout }: ConstructorOptions): Cluster {
+    return new Cluster({
+      id: this.id,
+      connection,
+      aliveMs: this.#settings.clientTimeout,
+      keptMs: timeout ?? undefined,
+      jobs: () => ({ queued: this.queued(), running: this.#runningWeight }),
+      settings: () => this.#sharedSettings(),
+      onIdle: () => {
+        if (this.#runningWeight === 0 && this.empty()) void this.#events.trigger("idle");
+      },
+      onError: (error) => void this.#events.trigger("error", error),
+    });
   }
 
-  async #connect(): Promise<Clients> {
+  async #connect(doesClear: boolean): Promise<Clients> {
     if (this.connection === undefined) return {};
     const clients = await this.connection.ready();
-    await this.connection.listen(this.#channel, this.#receive);
+    await this.connection.listen(keyOf(this.id), this.#receive);
+    if (doesClear) await this.connection.forget(this.id);
+    const { settings, isNew } = await this.#cluster!.join();
+    const own = this.#sharedSettings();
+    if (settings !== own || isNew) await this.#adopt(settings, settings === own ? "new" : "joined");
+    if (doesClear) await this.connection.publish(keyOf(this.id), this.#settingsMessage());
     return clients;
   }
 
-  async #send(topic: "message" | "blocked" | "settings", text: string): Promise<void> {
+  #sharedSettings(): string {
+    return JSON.stringify(this.#limits.sharedSettings());
+  }
+
+  #settingsMessage(): string {
+    const message = { by: this.#cluster?.name, settings: this.#sharedSettings() };
+    return `settings:${JSON.stringify(message)}`;
+  }
+
+  async #send(topic: "message" | "blocked", text: string): Promise<void> {
     if (this.connection !== undefined) {
       await this.#ready;
-      await this.connection.publish(this.#channel, `${topic}:${text}`);
+      await this.connection.publish(keyOf(this.id), `${topic}:${text}`);
     } else if (topic === "message") {
       await nextTick();
       void this.#events.trigger("message", text);
@@ -362,30 +392,34 @@ export class Bottleneck {
   };
 
   async #applySettings(text: string): Promise<void> {
-    const { by, settings } = JSON.parse(text) as { by: string; settings: Settings };
-    if (by === this.#name) return;
-    this.#settings = settings;
-    await this.#limits.update(settings, false);
+    const { by, settings } = JSON.parse(text) as { by: string; settings: string };
+    if (by === this.#cluster?.name) return;
+    await this.#adopt(settings, "received");
     void this.#drain();
   }
 
-  /** Identifies this limiter among those with the same id. */
-  readonly #name = randomId();
+  /** Uses the settings that all limiters with this id share. */
+  async #adopt(stored: string, from: SettingsFrom): Promise<void> {
+    this.#settings = { ...DEFAULTS, ...(JSON.parse(stored) as Settings) };
+    this.#restartWait();
+    await this.#limits.adopt(this.#settings, from);
+  }
 
   async #update(read: ConstructorOptions): Promise<this> {
-    await nextTick();
+    await (this.#cluster === undefined ? nextTick() : this.#ready);
     const settings = settingsAfter(this.#settings, read);
     const isReservoirSet = typeof read.reservoir === "number";
     this.#settings = settings;
     // A wait that ends while the limits change could take what nothing uses.
     this.#restartWait();
-    await this.#limits.update(settings, true);
+    await this.#limits.update(settings);
     if (isReservoirSet) {
       const current = await this.#limits.reservoir();
       await this.#limits.addToReservoir(read.reservoir - (current ?? 0));
     }
     if (typeof read.rejectOnDrop === "boolean") this.#rejectOnDrop = read.rejectOnDrop;
-    await this.#send("settings", JSON.stringify({ by: this.#name, settings }));
+    await this.#cluster?.update();
+    await this.connection?.publish(keyOf(this.id), this.#settingsMessage());
     await this.#drain();
     return this;
   }
@@ -402,11 +436,13 @@ export class Bottleneck {
     return reservoir;
   }
 
-  async #running(): Promise<number> {
-    const shared = this.connection === undefined ? undefined : await this.#limits.running();
-    if (shared !== undefined) return shared;
+  async #total(name: "queued" | "running" | "done"): Promise<number> {
+    if (this.#cluster !== undefined) {
+      await this.#ready;
+      return (await this.#cluster.report())[name];
+    }
     await nextTick();
-    return this.#runningWeight;
+    return { queued: this.queued(), running: this.#runningWeight, done: this.#doneWeight }[name];
   }
 
   async #isFree(weight: number): Promise<boolean> {
@@ -436,12 +472,13 @@ export class Bottleneck {
   /** Queues a job, unless the strategy drops it. Resolves with whether `highWater` was reached. */
   async #submit(job: Job): Promise<boolean> {
     const { args, options } = job;
-    await nextTick();
+    await (this.#cluster === undefined ? nextTick() : this.#ready);
     const { reachedHWM, isAdmitted } = await this.#admit(job).finally(() => (this.#submits -= 1));
     if (!isAdmitted) return reachedHWM;
     this.#statuses.set(options.id, "QUEUED");
     void this.#events.trigger("queued", { args, options, reachedHWM, blocked: false });
     this.#queue.push(job);
+    this.#cluster?.note();
     await this.#drain();
     return reachedHWM;
   }
@@ -494,6 +531,7 @@ export class Bottleneck {
   ): void {
     const { args, options, task, promise } = job;
     if (!this.#statuses.remove(options.id)) return;
+    this.#cluster?.note();
     if (this.#rejectOnDrop) job.reject(error);
     void this.#events.trigger("dropped", { args, options, task, promise });
   }
@@ -568,6 +606,7 @@ export class Bottleneck {
     }
     this.#queue.shift();
     this.#runningWeight += weight;
+    this.#cluster?.note();
     this.#usedAtMs = Date.now();
     const isEmpty = this.empty();
     if (isEmpty) void this.#events.trigger("empty");
@@ -674,8 +713,11 @@ export class Bottleneck {
     this.#runningWeight -= options.weight;
     this.#doneWeight += options.weight;
     giveBack(held);
+    this.#cluster?.noteEnd(options.weight);
     void this.#events.trigger("debug", `Freed ${options.id}`, info);
-    if (this.#runningWeight === 0 && this.empty()) void this.#events.trigger("idle");
+    if (this.#cluster === undefined && this.#runningWeight === 0 && this.empty()) {
+      void this.#events.trigger("idle");
+    }
   }
 
   #drop(message: string): void {

@@ -89,6 +89,33 @@ export class IORedisConnection {
   async publish(channel: string, message: string): Promise<void> {
     await this.#client.publish(channel, message);
   }
+
+  /** The ids of the limiters of all processes that begin with `start`. @internal */
+  async idsFrom(start: string): Promise<string[]> {
+    const prefix = keyOf(start).slice(0, -1);
+    const pattern = `${prefix.replaceAll(/[\\*?[\]]/g, String.raw`\$&`)}*`;
+    const nodes = this.#client instanceof Cluster ? this.#client.nodes("master") : [this.#client];
+    const keys: string[] = [];
+    for (const node of nodes) {
+      let cursor = "0";
+      do {
+        const [next, found] = await node.scan(cursor, "MATCH", pattern, "COUNT", 1_000);
+        keys.push(...found);
+        cursor = next;
+      } while (cursor !== "0");
+    }
+    return [...new Set(keys)].map((key) => key.slice(keyOf("").length - 1, -1));
+  }
+
+  /** Deletes the counts and settings of a limiter. Resolves with whether there were any. @internal */
+  async forget(id: string): Promise<boolean> {
+    return (await this.#client.del(keyOf(id))) > 0;
+  }
+}
+
+/** The Redis key of the counts and settings of a limiter, also the channel of its messages. */
+export function keyOf(id: string): string {
+  return `sluice:bottleneck:{${id}}`;
 }
 
 /** Sends the warnings of a sluice to the listeners of `"error"` and `"debug"`. */

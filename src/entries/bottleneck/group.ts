@@ -51,18 +51,20 @@ export class Group {
     if (known !== undefined) return known;
     const { datastore: _datastore, ...options } = this.#options;
     const connection = this.connection;
-    const limiter = new Bottleneck({ ...options, connection, id: `${this.id}-${key}` });
+    const { timeout = DEFAULT_TIMEOUT_MS } = options;
+    const limiter = new Bottleneck({ ...options, connection, timeout, id: `${this.id}-${key}` });
     this.#limiters.set(key, limiter);
     void this.#events.trigger("created", limiter, key);
     return limiter;
   };
 
-  /** Forgets the limiter of a key. Resolves with whether there was one. */
+  /** Forgets the limiter of a key, and its counts of all processes. Resolves with whether there was one. */
   readonly deleteKey = async (key = ""): Promise<boolean> => {
     const limiter = this.#limiters.get(key);
     this.#limiters.delete(key);
+    const isForgotten = await this.connection?.forget(`${this.id}-${key}`);
     await limiter?.disconnect();
-    return limiter !== undefined;
+    return limiter !== undefined || isForgotten === true;
   };
 
   limiters(): { readonly key: string; readonly limiter: Bottleneck }[] {
@@ -76,14 +78,8 @@ export class Group {
   /** The keys over all processes. */
   async clusterKeys(): Promise<string[]> {
     if (this.connection === undefined) return this.keys();
-    const { buckets } = await this.connection.sluice.overview();
-    const start = `bottleneck-${encodeURIComponent(`${this.id}-`)}`;
-    const found = buckets
-      .filter(({ name }) => name.startsWith(start))
-      .map(({ name }) =>
-        decodeURIComponent(name.slice(start.length)).replace(/-(jobs|heavy)$/, ""),
-      );
-    return [...new Set([...this.keys(), ...found])];
+    const start = `${this.id}-`;
+    return (await this.connection.idsFrom(start)).map((id) => id.slice(start.length));
   }
 
   /** Changes the settings of limiters that are created from now on. */
@@ -103,12 +99,16 @@ export class Group {
   #startCleanup(): void {
     clearInterval(this.#cleanup);
     const timeoutMs = this.#options.timeout ?? DEFAULT_TIMEOUT_MS;
-    const cleanUp = (): void => {
+    const cleanUp = async (key: string, limiter: Bottleneck): Promise<void> => {
+      if (await limiter.isUnused(timeoutMs)) await this.deleteKey(key);
+    };
+    const cleanAll = (): void => {
       for (const [key, limiter] of this.#limiters) {
-        if (limiter.isUnused(timeoutMs)) void this.deleteKey(key);
+        const fail = (error: unknown): void => void this.#events.trigger("error", error);
+        cleanUp(key, limiter).catch(fail);
       }
     };
-    this.#cleanup = setInterval(cleanUp, timeoutMs / 2).unref();
+    this.#cleanup = setInterval(cleanAll, timeoutMs / 2).unref();
   }
 }
 

@@ -16,12 +16,19 @@ import type { Cost } from "../../throttle/costs.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { Settings } from "./options.ts";
 
+/**
+ * Where settings come from: this limiter is the first with its id, it has joined others, or it has received a change of
+ * another one.
+ */
+export type SettingsFrom = "new" | "joined" | "received";
+
 /** What a job holds while it runs. */
 export type Held = readonly Slot[];
 
 const UNIT = "reservoir";
 /** A budget cannot be 0. This is less than the weight of any job. */
 const NO_JOBS = 0.000001;
+const LEAST_LEASE_MS = 1_000;
 
 export class Limits {
   readonly #sluice: Sluice;
@@ -148,11 +155,18 @@ export class Limits {
     return fits && (paceState?.limits ?? []).every(({ remaining }) => remaining >= 1);
   }
 
-  /** The total weight of all running jobs over all processes. Undefined without `maxConcurrent`. */
-  async running(): Promise<number | undefined> {
-    if (this.#settings.maxConcurrent === null) return undefined;
-    const { limits, gathered } = await this.#readJobs(this.#jobs()!);
-    return limits[0]!.level - gathered;
+  /** The settings as other limiters with this id need them. */
+  sharedSettings(): Settings {
+    if (!hasBudget(this.#settings)) return this.#settings;
+    // All limiters declare a budget with the same amount. The value of the reservoir is its balance in Redis.
+    return { ...this.#settings, reservoir: this.#amount ?? this.#settings.reservoir };
+  }
+
+  /** Applies settings that all limiters share. The process that changed them has stored the limits already. */
+  async adopt(settings: Settings, from: SettingsFrom): Promise<void> {
+    if (hasBudget(settings)) this.#amount = settings.reservoir!;
+    this.#change(settings);
+    if (from !== "received") await this.#store(from === "joined");
   }
 
   async reservoir(): Promise<number | null> {
@@ -187,24 +201,32 @@ export class Limits {
     return before + change;
   }
 
-  /** Applies changed settings. The process that made the change also stores the limits for the other processes. */
-  async update(settings: Settings, isOwnChange: boolean): Promise<void> {
-    const before = this.#settings;
-    this.#settings = settings;
-    const [wasRefilling, isRefilling] = [before, settings].map(
+  /** Applies changed settings, and stores the limits for all processes. */
+  async update(settings: Settings): Promise<void> {
+    this.#change(settings);
+    await this.#store(true);
+  }
+
+  #change(settings: Settings): void {
+    const [wasRefilling, isRefilling] = [this.#settings, settings].map(
       (each) => refillOf(each) !== undefined,
     );
-    if (isOwnChange) {
-      for (const [name, limits] of [
-        [this.#jobsName, this.#jobLimits()],
-        [this.#name, this.#paceLimits()],
-      ] as const) {
-        const declared = this.#declared.get(name);
-        if (limits.length === 0 || declared === undefined) continue;
-        await this.#bucket(name, limits)!.configure({ limits });
+    this.#settings = settings;
+    if (!isRefilling || !wasRefilling) this.#extra = 0;
+  }
+
+  /** Stores the limits of the buckets. Unless `isChanged`, only those that differ from what the code declares. */
+  async #store(isChanged: boolean): Promise<void> {
+    for (const [name, limits] of [
+      [this.#jobsName, this.#jobLimits()],
+      [this.#name, this.#paceLimits()],
+    ] as const) {
+      if (limits.length === 0 || !this.#declared.has(name)) continue;
+      const bucket = this.#bucket(name, limits)!;
+      if (isChanged || (await bucket.peek()).policyFrom === "configured") {
+        await bucket.configure({ limits });
       }
     }
-    if (!isRefilling || !wasRefilling) this.#extra = 0;
   }
 
   #jobs(): Bucket | undefined {
@@ -216,7 +238,11 @@ export class Limits {
   }
 
   #heavy(): Bucket {
-    return this.#bucket(`${this.#name}-heavy`, [concurrency(1)])!;
+    return this.#bucket(`${this.#name}-heavy`, [concurrency(1, { leaseMs: this.#leaseMs() })])!;
+  }
+
+  #leaseMs(): number {
+    return Math.max(LEAST_LEASE_MS, this.#settings.clientTimeout);
   }
 
   /** Opens a bucket with the limits with which it was first needed. `update` changes them later. */
@@ -235,7 +261,7 @@ export class Limits {
     const { maxConcurrent } = this.#settings;
     const reservoir = this.#reservoir();
     return [
-      ...(maxConcurrent === null ? [] : [concurrency(maxConcurrent)]),
+      ...(maxConcurrent === null ? [] : [concurrency(maxConcurrent, { leaseMs: this.#leaseMs() })]),
       ...(reservoir === undefined ? [] : [reservoir]),
     ];
   }
@@ -289,6 +315,10 @@ function refillOf(settings: Settings): Limit | undefined {
   if (stepMs === null || step === null) return undefined;
   const capacity = Math.max(1, settings.reservoirIncreaseMaximum ?? settings.reservoir ?? step);
   return tokenBucket({ capacity, refill: { calls: step, per: `${stepMs}ms` }, unit: UNIT });
+}
+
+function hasBudget(settings: Settings): boolean {
+  return settings.reservoir !== null && refillOf(settings) === undefined;
 }
 
 /** What the first filling has more than the later ones. */

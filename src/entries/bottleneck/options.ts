@@ -124,13 +124,13 @@ export interface ConstructorOptions {
   readonly Promise?: unknown;
   /** Ignored, because Sluice has its own ioredis. */
   readonly Redis?: unknown;
-  /** Ignored, because the state in Redis expires by itself. */
+  /** Deletes the counts and settings that limiters with this id share. Defaults to false. */
   readonly clearDatastore?: boolean | null | undefined;
   /** In a group: how long an unused limiter is kept, in ms. Defaults to 300,000. */
   readonly timeout?: number | null | undefined;
   /** Ignored, because no timer checks the reservoir. */
   readonly heartbeatInterval?: number | null | undefined;
-  /** Ignored, because the leases of a process that died expire by themselves. */
+  /** How long the jobs of a process count after it was killed, in ms. Defaults to 30,000. */
   readonly clientTimeout?: number | null | undefined;
 }
 
@@ -181,6 +181,7 @@ export interface Settings {
   readonly reservoirIncreaseInterval: number | null;
   readonly reservoirIncreaseAmount: number | null;
   readonly reservoirIncreaseMaximum: number | null;
+  readonly clientTimeout: number;
 }
 
 export const DEFAULTS: Settings = {
@@ -195,6 +196,7 @@ export const DEFAULTS: Settings = {
   reservoirIncreaseInterval: null,
   reservoirIncreaseAmount: null,
   reservoirIncreaseMaximum: null,
+  clientTimeout: 30_000,
 };
 
 /** @throws {@link InvalidOptionError} when an option is unknown or can never work. */

@@ -239,6 +239,39 @@ worker.on("progress", (job) => log(job.id));`,
     );
   });
 
+  it("rewrites listeners that are named, and marks those that get a job", async () => {
+    const { codemod, read } = await project({
+      "mail.ts": `import { Worker } from "bullmq";
+import { error, handlers } from "./handlers.ts";
+
+const worker = new Worker("mail", async () => undefined, { limiter: { max: 10, duration: 1000 } });
+worker.on("failed", handlers.failed);
+worker.on("error", handlers.error);
+worker.on("error", error);
+`,
+    });
+
+    await codemod("bullmq");
+
+    expect(await read("mail.ts")).toContain(
+      `// TODO(sluice): check that the handler only uses data, name and id of its job
+worker.on("failed", ({ job, error }) => handlers.failed(job, error));
+worker.on("error", ({ error }) => handlers.error(error));
+// TODO(sluice): worker.on() differs; see "Migrate"
+worker.on("error", error);`,
+    );
+  });
+
+  it("says that a worker's limiter is in a variable", async () => {
+    const { codemod, read } = await project({
+      "mail.ts": 'import { Worker } from "bullmq";\n\nnew Worker("mail", send, { limiter });\n',
+    });
+
+    await codemod("bullmq");
+
+    expect(await read("mail.ts")).toContain("// TODO(sluice): the limiter of this worker is not");
+  });
+
   it("marks a worker whose handler is in another file", async () => {
     const { codemod, read } = await project({
       "mail.ts": WORKER.replace("async (job: Job<Mail>) => send(job.data)", "send"),

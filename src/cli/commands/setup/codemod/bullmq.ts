@@ -136,7 +136,13 @@ function planOf(worker: NewExpression, morph: Morph): WorkerPlan | string {
   if (options === undefined) return "the options of this worker are not written out here";
   const unknown = [...options.keys()].find((key) => !OF_WORKERS.has(key));
   if (unknown !== undefined) return `the option ${unknown} of this worker has to be translated`;
-  if (rate === undefined) return "this worker has no limiter; choose the rate of its bucket";
+  if (rate === undefined) {
+    const hasLimiter = options.has("limiter");
+    const what = hasLimiter
+      ? "the limiter of this worker is not written out here"
+      : "this worker has no limiter";
+    return `${what}; choose the rate of its bucket`;
+  }
   const variable = variableOf(worker, morph);
   if (isNeededElsewhere(variable, morph)) return "other files use this worker";
   return { name, processor, options, rate, variable };
@@ -279,10 +285,18 @@ const EVENTS = new Map<string, readonly [event: string, ...args: readonly string
 function rewriteListener({ node, method, args }: Use, edits: Edits, morph: Morph): boolean {
   const { Node: Nodes, SyntaxKind } = morph;
   const [name, listener] = args;
-  if (method !== "on" || !Nodes.isStringLiteral(name) || !Nodes.isArrowFunction(listener)) {
-    return false;
-  }
+  if (method !== "on" || !Nodes.isStringLiteral(name)) return false;
   const [event, ...fields] = EVENTS.get(name.getLiteralText()) ?? [];
+  const isShadowed = fields.some((each) => listener?.getText().split(".")[0] === each);
+  if (event !== undefined && isReference(listener, morph) && !isShadowed) {
+    const call = `${listener.getText()}(${fields.join(", ")})`;
+    edits.replace(name.getStart() + 1, name.getEnd() - 1, event);
+    edits.replace(listener.getStart(), listener.getEnd(), `({ ${fields.join(", ")} }) => ${call}`);
+    edits.done();
+    if (fields[0] === "job") markJobUses(listener, node, edits, morph);
+    return true;
+  }
+  if (!Nodes.isArrowFunction(listener)) return false;
   const given = listener.getParameters().map((each) => each.getText());
   const isPlain = given.every((each) => /^[\w$]+$/.test(each));
   if (event === undefined || given.length > fields.length || !isPlain) return false;
@@ -297,6 +311,10 @@ function rewriteListener({ node, method, args }: Use, edits: Edits, morph: Morph
   edits.done();
   if (fields[0] === "job") markJobUses(listener, node, edits, morph);
   return true;
+}
+
+function isReference(node: Node | undefined, { Node: Nodes }: Morph): node is Node {
+  return Nodes.isIdentifier(node) || Nodes.isPropertyAccessExpression(node);
 }
 
 const SAME_IN_JOBS = new Set(["data", "name", "id"]);

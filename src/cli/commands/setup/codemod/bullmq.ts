@@ -289,9 +289,12 @@ function rewriteListener({ node, method, args }: Use, edits: Edits, morph: Morph
   const [event, ...fields] = EVENTS.get(name.getLiteralText()) ?? [];
   const isShadowed = fields.some((each) => listener?.getText().split(".")[0] === each);
   if (event !== undefined && isReference(listener, morph) && !isShadowed) {
-    const call = `${listener.getText()}(${fields.join(", ")})`;
+    const [signature] = listener.getType().getCallSignatures();
+    const taken = fields.slice(0, signature?.getParameters().length).join(", ");
+    const call = `${listener.getText()}(${taken})`;
     edits.replace(name.getStart() + 1, name.getEnd() - 1, event);
-    edits.replace(listener.getStart(), listener.getEnd(), `({ ${fields.join(", ")} }) => ${call}`);
+    const given = taken === "" ? "()" : `({ ${taken} })`;
+    edits.replace(listener.getStart(), listener.getEnd(), `${given} => ${call}`);
     edits.done();
     if (fields[0] === "job") markJobUses(listener, node, edits, morph);
     return true;

@@ -101,7 +101,7 @@ export class Cluster {
     const { connection, aliveMs, keptMs = KEPT_MS, jobs, settings, onIdle } = this.#member;
     const ended = this.#ended;
     this.#ended = { jobs: 0, weight: 0 };
-    const totals = await runScript(connection.clients.client!, reportLimiter, {
+    const sent = runScript(connection.clients.client!, reportLimiter, {
       key: this.#key,
       limiter: this.name,
       ...jobs(),
@@ -110,6 +110,12 @@ export class Cluster {
       keptMs,
       settings: settings(),
       isUpdate,
+    });
+    const totals = await sent.catch((error: unknown) => {
+      // The next report contains these jobs again.
+      this.#ended.jobs += ended.jobs;
+      this.#ended.weight += ended.weight;
+      throw error;
     });
     // The report of jobs that have ended since then follows.
     if (ended.jobs > 0 && this.#ended.jobs === 0 && totals.running === 0) onIdle();

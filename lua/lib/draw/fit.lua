@@ -115,7 +115,8 @@ local function fit(serving, slot_request, line, number)
   if fair then
     fair.functions.pass_turns(serving, serving.drawer.order, slot_request.since_us)
     count_leases_ahead(scope, fair.sums)
-    ahead = fair.ahead
+    ahead, main = fair.ahead, class.rank == rank and class.main
+    if main and main.line == line and main.ahead == ahead then return main end
   else
     ahead = slice and slice.ahead or ahead_in(line, serving.drawer.order, turn_since_of(line.own))
   end
@@ -127,7 +128,7 @@ local function fit(serving, slot_request, line, number)
     scope = scope, number = number, line = line, costs = slot_request.class.costs, after = 0, step_us = class.step_us, share = class.share,
     flow = class.flow, drawer = serving.drawer, until_us = now_us + horizon_of(serving, rank), ahead = ahead, fair = fair,
   }
-  if slice then class.rank, class.main = rank, main end
+  if slice or fair then class.rank, class.main = rank, main end
   return main
 end
 
@@ -199,7 +200,7 @@ end
 -- removes the position.
 local function settle_line(serving, line)
   if serving.is_try then return NO_POSITION end
-  local scope, own, lease_order, turn, turn_us, names = line.scope, line.own, 0, nil, 0, {}
+  local scope, own, lease_order, turn, turn_us = line.scope, line.own, 0, nil, 0
   if #line.waiting == 0 and own == NO_POSITION then return NO_POSITION end
   for _, need in ipairs(line.waiting) do
     local needs_lease = need.turn_us == math.huge
@@ -210,13 +211,6 @@ local function settle_line(serving, line)
       turn = turn or { asker = serving.asker, since_us = since_us, due_us = need.due_us, start_us = need.start_us, needs = {} }
       turn.due_us = math.min(turn.due_us, need.due_us)
       if not needs_lease then turn_us = turn_us == 0 and need.turn_us or math.min(turn_us, need.turn_us) end
-      if need.names then
-        need.amounts = { unpack(need.amounts) }
-        local at, name = #scope.limits, need.turn.name
-        need.amounts[at + 1], need.amounts[at + 2] = need.call_since_us, need.span_us
-        need.amounts[at + 3], need.amounts[at + 4] = need.start_us, names[name] and 0 or need.turn.weight
-        names[name] = true
-      end
       turn.needs[#turn.needs + 1] = need
     end
   end
@@ -255,14 +249,18 @@ end
 
 -- Returns the order in the line of the limits that decide slots: by turns in a fair bucket, otherwise by arrival.
 local function line_order(serving, slot_request, served)
+  if served == 0 and slot_request.key then return slot_request.key end
   if not slot_request.first or slot_request.first == 0 then return order_of_rest(slot_request, served, serving.now_us) end
   if slot_request.first == 1 then return turn_order(1, slot_request.tag + served * slot_request.floor_us, slot_request.rank) end
-  return turn_order(2, slot_request.tag + served * slot_request.step_us / slot_request.turns[1].weight, slot_request.rank)
+  local weight = slot_request.weights and slot_request.weights[1] or 1
+  return turn_order(2, slot_request.tag + served * slot_request.class.turn_us / weight, slot_request.rank)
 end
 
 -- Returns the drawer for the lines of a call's keys. There, calls of a fair bucket are ordered by arrival.
 local function gate_drawer_of(serving, slot_request)
-  return { asker = serving.asker, now_us = serving.now_us, order = order_of_rest(slot_request, 0, serving.now_us), lease = 0 }
+  local drawer = serving.gate_drawer or { asker = serving.asker, now_us = serving.now_us, order = 0, lease = 0 }
+  drawer.order = order_of_rest(slot_request, 0, serving.now_us)
+  return drawer
 end
 
 -- Returns the total costs of `count` calls under the limits of a fitting.
@@ -482,7 +480,7 @@ local function refuse(serving, slot_request, main, granted, opens_us, horizon_us
   -- A try never waits, so the later slot requests of its draw need not wait behind it.
   if not is_try then
     local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
-    if main.fair then main.fair.functions.add_fair_need(serving, main, slot_request, left, turn)
+    if main.fair then main.fair.functions.add_fair_need(serving, main, slot_request, left, order, turn)
     else wait_for(serving, main, slot_request, left, turn, amounts) end
   end
   local both = { { scope = shared, number = 0 }, main }

@@ -459,7 +459,9 @@ local function refuse_in_pool(serving, slot_request, left, served, horizon_us)
     local need = turn_like({ turn_us = need_turn_us, due_us = math.min(need_turn_us, now_us + LONGEST_ASK_GAP_US), start_us = start_us },
       order, amounts, slot_request)
     if serving.is_fair then
-      need.names, need.turn, need.span_us = names, slot_request.turns[1], calls * slot_request.step_us
+      local own = slot_request.turns[1]
+      need.names, need.span_us = names, calls * slot_request.class.turn_us
+      need.weight, line.keys[own] = line.keys[own] and 0 or slot_request.weights and slot_request.weights[1] or 1, true
     end
     add_need(line, need)
     pool.own[#pool.own + 1] = { amounts = amounts, count = calls, home = home, start_us = start_us }

@@ -93,7 +93,12 @@ local function read_slot_requests(packed, terms, keys, shadows, least_wanted, is
       end
     end
     if not fits_class(slot_requests, class, terms, own) then return nil end
-    local slot_request = {
+    -- Few slot requests have weights, a floor or more. So most need 16 fields at most, which Lua creates together.
+    local slot_request = is_fair and {
+      index = index, number = index, class = class, keys = own, wanted = wanted, rank = rank, slice = rank < 1 and rank or 1,
+      since_us = since_us, next_since_us = next_since_us, last_since_us = last_since_us, first = 2, tag = 0, key = nil, turns = nil,
+      names = nil, first_lease = 0,
+    } or {
       index = index, number = index, class = class, keys = own, wanted = wanted, rank = rank, slice = rank, since_us = since_us,
       next_since_us = next_since_us, last_since_us = last_since_us,
     }
@@ -102,16 +107,17 @@ local function read_slot_requests(packed, terms, keys, shadows, least_wanted, is
     if how >= 2 then slot_request.reserves = true end
     slot_requests[index] = slot_request
   end
-  if is_fair then slot_requests.critical_part, at = (numbers[at + 2] or 1000) / 1000, at + 1 end
+  if is_fair then slot_requests.critical_part, slot_requests.pending, at = (numbers[at + 2] or 1000) / 1000, {}, at + 1 end
   for index = 1, is_fair and #slot_requests or 0 do
     local slot_request, count = slot_requests[index], numbers[at + 4] or 0
-    slot_request.floor_us, slot_request.first, slot_request.tag, slot_request.is_pending = numbers[at + 2] or 0, 2, 0, numbers[at + 3] == 1
-    slot_request.weights, slot_request.slice, at = {}, math.min(slot_request.rank, 1), at + 3
+    local floor_us = numbers[at + 2] or 0
+    if floor_us > 0 then slot_request.floor_us = floor_us end
+    slot_requests.pending[index], at = numbers[at + 3] == 1, at + 3
+    -- Most weights are 1. Then the slot request needs no list of them.
     for each = 1, count do
-      local weight = (numbers[at + 1 + each] or 0) / 1000
-      slot_request.weights[each] = weight
-      if weight ~= 1 then slot_request.has_weights = true end
+      if numbers[at + 1 + each] ~= 1000 then slot_request.weights = {} end
     end
+    for each = 1, slot_request.weights and count or 0 do slot_request.weights[each] = (numbers[at + 1 + each] or 0) / 1000 end
     at = at + count
   end
   for index = 1, pool and #slot_requests or 0 do

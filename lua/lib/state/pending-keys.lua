@@ -6,10 +6,10 @@ local function pending_keys(scope, now_us)
   local needs, since_us, found, seen = {}, {}, {}, {}
   for _, turn in ipairs(read_turns(scope, now_us - LATE_DRAW_US)) do
     for _, need in ipairs(needs_of(turn, turn.width - TURN_AMOUNTS)) do
-      if need.names then
-        local names, weights = string.match(need.names, '^([^\4]*)\4?(.*)$')
+      for each in string.gmatch(need.names and need.names .. NAMES_JOINED or '', '([^' .. NAMES_JOINED .. ']*)' .. NAMES_JOINED) do
+        local names, weights, later_us = string.match(each, '^([^\4\7]*)\4?([^\7]*)\7?(.*)$')
         needs[#needs + 1] = { names = names, weights = weights, order = math.max(0, need.order), index = #needs }
-        since_us[names] = math.min(since_us[names] or now_us, need.call_since_us)
+        since_us[names] = math.min(since_us[names] or now_us, need.call_since_us + (tonumber(later_us) or 0))
       end
     end
   end

@@ -13,28 +13,39 @@ local STEP_WITHOUT_RATE_US = 1000
 local CRITICAL, PAID = '\2', ':paid'
 
 local function new_fair_line(key)
-  return { key = key, names = { '' }, tags = {}, pending = {}, is_new = {}, served = {}, below = {}, now = 0, started = math.huge, lag_us = 0 }
+  return { key = key, turns = {}, of = {}, now = 0, started = math.huge, lag_us = 0 }
 end
 
--- Adds the names of a slot request to the lines from the first one down.
-local function add_name(line, slot_request, name)
-  if not line.tags[name] then line.names[#line.names + 1], line.tags[name] = name, 0 end
-  if slot_request.is_pending then line.pending[name] = true end
-  local level = #slot_request.turns + 1
-  slot_request.turns[level] = { line = line, name = name, weight = slot_request.weights[level] or 1 }
-end
-
-local function add_names(top, slot_request, names)
-  if not string.find(names, NAMES_APART, 1, true) then return add_name(top, slot_request, names) end
-  local line, parent = top, nil
-  for name in string.gmatch(names .. NAMES_APART, '([^' .. NAMES_APART .. ']*)' .. NAMES_APART) do
-    if parent then
-      line.below[parent] = line.below[parent] or new_fair_line(line.key .. NAMES_APART .. parent)
-      line = line.below[parent]
-    end
-    add_name(line, slot_request, name)
-    parent = name
+-- Returns the turn of a name in a line. All slot requests of this name share it. `below` is the line of the names below
+-- this one. A draw creates many turns, so each has eight fields at most: Lua doubles the memory of a table for the next.
+local function turn_in(line, name, is_pending)
+  local turn = line.of[name]
+  if not turn then
+    turn = { line = line, name = name, tag = 0, served = 0, is_new = false, is_pending = false, first = nil, below = nil }
+    line.of[name], line.turns[#line.turns + 1] = turn, turn
   end
+  if is_pending then turn.is_pending = true end
+  return turn
+end
+
+-- Returns the turns of a slot request's names, from the first name down.
+local function turns_of(top, names, is_pending)
+  if not string.find(names, NAMES_APART, 1, true) then return { turn_in(top, names, is_pending) } end
+  local line, turns = top, {}
+  for name in string.gmatch(names .. NAMES_APART, '([^' .. NAMES_APART .. ']*)' .. NAMES_APART) do
+    local parent = turns[#turns]
+    if parent then
+      parent.below = parent.below or new_fair_line(line.key .. NAMES_APART .. parent.name)
+      line = parent.below
+    end
+    turns[#turns + 1] = turn_in(line, name, is_pending)
+  end
+  return turns
+end
+
+-- Returns the weight of a slot request's name at a level.
+local function weight_of(slot_request, level)
+  return slot_request.weights and slot_request.weights[level] or 1
 end
 
 -- How often the shares of a horizon are corrected for replicas that need less than their share.
@@ -47,12 +58,14 @@ local MOST_PART = 0.4
 
 -- Returns the part of a horizon that the turns of this replica's keys fill, if its share is that of their weights.
 local function part_of_turns(fair, slot_requests, horizon_us)
-  local own, weights = { weight = 0, need_us = 0 }, {}
-  for _, slot_request in ipairs(slot_requests) do
+  local weight, need_us, seen = 0, 0, {}
+  for index = 1, #slot_requests do
+    local slot_request = slot_requests[index]
     local turn = slot_request.turns[1]
-    own.need_us = own.need_us + slot_request.wanted * slot_request.step_us
-    if not weights[turn.name] then weights[turn.name], own.weight = true, own.weight + turn.weight end
+    need_us = need_us + slot_request.wanted * slot_request.class.turn_us
+    if not seen[turn] then seen[turn], weight = true, weight + weight_of(slot_request, 1) end
   end
+  local own = { weight = weight, need_us = need_us }
   local open, left_us = { own, unpack(fair.others) }, horizon_us
   for _ = 1, SHARE_ROUNDS do
     local all, rest = 0, {}
@@ -110,16 +123,19 @@ end
 local function load_fair_line(line, lag_us)
   -- Calls that were served before their tags were read count from these tags.
   line.lag_us, line.started = lag_us, math.huge
-  local scores = redis.call('ZMSCORE', line.key, unpack(line.names))
-  line.now = tonumber(scores[1] or 0)
-  for index = 2, #line.names do
-    local name = line.names[index]
-    local known = tonumber(scores[index] or 0)
-    local least = line.pending[name] and scores[index] and line.now - lag_us or line.now
-    line.tags[name], line.is_new[name] = math.max(least, known), not scores[index] or known < least
-    if line.served[name] then line.started = math.min(line.started, line.tags[name]) end
+  local turns, names = line.turns, {}
+  for index = 1, #turns do names[index] = turns[index].name end
+  local scores = redis.call('ZMSCORE', line.key, '', unpack(names))
+  local now = tonumber(scores[1] or 0)
+  line.now = now
+  for index = 1, #turns do
+    local turn, score = turns[index], scores[index + 1]
+    local known = tonumber(score or 0)
+    local least = turn.is_pending and score and now - lag_us or now
+    turn.tag, turn.is_new = known > least and known or least, not score or known < least
+    if turn.served ~= 0 then line.started = math.min(line.started, turn.tag) end
+    if turn.below then load_fair_line(turn.below, lag_us) end
   end
-  for _, below in pairs(line.below) do load_fair_line(below, lag_us) end
 end
 
 -- Calls of one key are ordered by priority, then by arrival.
@@ -135,6 +151,13 @@ local function goes_before(a, b)
   return a.index < b.index
 end
 
+-- The request is nearly always in this order, because its replica knows the tags.
+local function put_in_order(slot_requests)
+  for index = 2, #slot_requests do
+    if not goes_before(slot_requests[index - 1], slot_requests[index]) then return table.sort(slot_requests, goes_before) end
+  end
+end
+
 local function has_lower_tag(a, b)
   if a.tag ~= b.tag then return a.tag < b.tag end
   return came_before(a, b)
@@ -142,33 +165,37 @@ end
 
 -- Sets the tags of slot requests that have a name at this level.
 local function set_tags(line, slot_requests, level)
-  local lists, names, only = {}, {}, {}
-  for _, each in ipairs(slot_requests) do
+  local several, lists = {}, {}
+  for _, turn in ipairs(line.turns) do turn.first = nil end
+  for index = 1, #slot_requests do
+    local each = slot_requests[index]
     local turn = each.turns[level]
-    local name, list = turn.name, lists[turn.name]
-    if list == nil then
+    local list = lists[turn]
+    if list then
+      list[#list + 1] = each
+    elseif turn.first or each.turns[level + 1] then
       -- A list is created only for a second slot request of a name, or for names below it.
-      names[#names + 1], lists[name] = name, each.turns[level + 1] and { each } or false
-      each.tag, only[name] = line.tags[name] + (line.served[name] or 0), each
-    elseif list then list[#list + 1] = each
-    else lists[name] = { only[name], each } end
+      lists[turn], several[#several + 1] = { turn.first or each, turn.first and each }, turn
+    else
+      turn.first, each.tag = each, turn.tag + turn.served
+    end
   end
-  for _, name in ipairs(names) do
-    local list, tag, below = lists[name], line.tags[name] + (line.served[name] or 0), line.below[name]
-    if list and #list > 1 then table.sort(list, came_before) end
-    if list and below then
+  for _, turn in ipairs(several) do
+    local list, tag = lists[turn], turn.tag + turn.served
+    if #list > 1 then table.sort(list, came_before) end
+    if turn.below then
       local deeper, own = {}, {}
       for _, each in ipairs(list) do
         if each.turns[level + 1] then deeper[#deeper + 1] = each else own[#own + 1] = each end
       end
-      set_tags(below, deeper, level + 1)
+      set_tags(turn.below, deeper, level + 1)
       table.sort(deeper, has_lower_tag)
       for _, each in ipairs(deeper) do own[#own + 1] = each end
       list = own
     end
-    for _, each in ipairs(list or NOTHING) do
+    for _, each in ipairs(list) do
       each.tag = tag
-      tag = tag + each.wanted * each.step_us / each.turns[level].weight
+      tag = tag + each.wanted * each.class.turn_us / weight_of(each, level)
     end
   end
 end
@@ -177,9 +204,11 @@ end
 -- rate, by a generic cell rate algorithm. The hash <key>:paid has the time up to which each has had its rate, in us.
 local function read_paid(fair, slot_requests, now_us, horizon_us)
   local unread, paid, has_some = {}, {}, false
-  for _, slot_request in ipairs(slot_requests) do
-    local name = slot_request.rank == 0 and CRITICAL or slot_request.floor_us > 0 and slot_request.turns[1].name or nil
-    slot_request.paid_by, slot_request.first = name, 2
+  for index = 1, #slot_requests do
+    local slot_request = slot_requests[index]
+    local name = slot_request.rank == 0 and CRITICAL or slot_request.floor_us and slot_request.turns[1].name or nil
+    slot_request.first = 2
+    if name or slot_request.paid_by then slot_request.paid_by = name end
     if name and not paid[name] then
       paid[name], has_some = fair.paid[name] or 0, true
       if not fair.paid[name] then unread[#unread + 1] = name end
@@ -221,7 +250,7 @@ local function order_requests(serving, slot_requests)
   set_tags(fair, slot_requests, 1)
   read_paid(fair, slot_requests, serving.now_us, serving.horizon_us)
   for _, slot_request in ipairs(slot_requests) do set_key(slot_request) end
-  table.sort(slot_requests, goes_before)
+  put_in_order(slot_requests)
   fair.in_turn = slot_requests
   start_order(fair, #serving.bucket.shared.limits)
 end
@@ -244,8 +273,8 @@ local function begin_turns(serving, slot_request, served)
   end
   -- The order is that before the served calls of this slot request, as in draws that begin with turns.
   local function count(by)
-    for _, turn in ipairs(slot_request.turns) do
-      turn.line.served[turn.name] = (turn.line.served[turn.name] or 0) + by * slot_request.step_us / turn.weight
+    for level, turn in ipairs(slot_request.turns) do
+      turn.served = turn.served + by * slot_request.class.turn_us / weight_of(slot_request, level)
     end
   end
   count(-served)
@@ -280,14 +309,14 @@ local function take_turns(serving, key, limits, names_at)
   top.others, top.others_us, top.ahead_at, top.numbers = {}, math.huge, {}, NOTHING
   for _, slot_request in ipairs(serving.slot_requests) do
     local class, names = slot_request.class, ARGV[names_at + slot_request.index]
-    slot_request.turns, slot_request.since_us = {}, since_of(slot_request.since_us, serving.now_us)
-    add_names(top, slot_request, names)
+    slot_request.since_us = since_of(slot_request.since_us, serving.now_us)
+    slot_request.turns = turns_of(top, names, serving.slot_requests.pending[slot_request.number])
     if not class.turn_us then
       local step_us = serving.pool and serving.pool.room_of(serving, class).step_us or step_of(limits, class.costs, 0)
       class.turn_us = step_us > 0 and step_us or STEP_WITHOUT_RATE_US
     end
-    slot_request.step_us, slot_request.names = class.turn_us, names
-    if slot_request.has_weights then slot_request.names = names .. WEIGHTS_BEGIN .. table.concat(slot_request.weights, ',') end
+    slot_request.names = names
+    if slot_request.weights then slot_request.names = names .. WEIGHTS_BEGIN .. table.concat(slot_request.weights, ',') end
     if slot_request.wanted > 0 then slot_requests[#slot_requests + 1] = slot_request else rest[#rest + 1] = slot_request end
   end
   local line, shared_count = line_of(serving, serving.bucket.shared, serving.own), serving.pool and #serving.pool.scope.limits or #limits
@@ -296,14 +325,14 @@ local function take_turns(serving, key, limits, names_at)
   if #slot_requests > 0 then
     local most_part = top.has_others and MOST_PART or 1
     local least_us = math.huge
-    for _, slot_request in ipairs(slot_requests) do least_us = math.min(least_us, LEAST_CALLS * slot_request.step_us) end
+    for _, slot_request in ipairs(slot_requests) do least_us = math.min(least_us, LEAST_CALLS * slot_request.class.turn_us) end
     local part = math.max(least_us / serving.horizon_us, part_of_turns(top, slot_requests, serving.horizon_us))
     serving.sharers = 1 / math.min(most_part, part)
   end
   for _, slot_request in ipairs(serving.slot_requests) do
     size_class(serving, limits, slot_request.class)
-    if slot_request.rank == 0 then slot_request.floor_us = slot_request.step_us / serving.slot_requests.critical_part end
-    longest_us = math.max(longest_us, slot_request.step_us)
+    if slot_request.rank == 0 then slot_request.floor_us = slot_request.class.turn_us / serving.slot_requests.critical_part end
+    longest_us = math.max(longest_us, slot_request.class.turn_us)
   end
   top.longest_us, serving.fair = longest_us, top
   for _, limit in ipairs(limits) do
@@ -316,7 +345,7 @@ local function take_turns(serving, key, limits, names_at)
     load_turns(serving)
     order_requests(serving, slot_requests)
   end
-  slot_requests = { unpack(slot_requests) }
+  if #rest > 0 then slot_requests = { unpack(slot_requests) } end
   for _, slot_request in ipairs(rest) do slot_requests[#slot_requests + 1] = slot_request end
   serving.slot_requests = slot_requests
   number_requests(slot_requests)
@@ -389,24 +418,38 @@ local function start_in_turn(fair, main, opens_us, count)
 end
 
 -- Stores a position for the calls of one slot request in a line of turns: up to the replica's share of a horizon, and
--- one call of each key at least. Otherwise other replicas would serve later calls of that key.
-local function add_fair_need(serving, main, slot_request, left, turn)
+-- one call of each key at least. Otherwise other replicas would serve later calls of that key. Calls of equal cost and
+-- equal tags share a position if no call of another replica is between them.
+local function add_fair_need(serving, main, slot_request, left, order, turn)
   local line, names, fair = main.line, slot_request.names, serving.fair
   local count = math.min(left, math.max(line.keys[names] and 0 or 1, math.floor((1 - line.needed) * main.flow)))
   if count == 0 or #line.waiting >= MOST_FAIR_NEEDS then return end
   line.needed, line.keys[names] = line.needed + count / main.flow, true
-  local needs_lease = turn.turn_us == math.huge
+  local needs_lease, own, limits, sums = turn.turn_us == math.huge, slot_request.turns[1], main.scope.limits, fair.sums
+  local start_us, span_us = start_in_turn(fair, main, fair.main_opens_us, count), count * slot_request.class.turn_us
+  -- The weight of a name counts once in a line, so line.keys also has the turns that were counted.
+  local weight = line.keys[own] and 0 or weight_of(slot_request, 1)
+  line.keys[own] = true
+  local last = line.waiting[#line.waiting]
+  if last and last.order == order and last.after == fair.next and last.class == slot_request.class and last.needs_lease == needs_lease then
+    for index = 1, #limits do
+      local amount = RULES[limits[index].code].is_rate == needs_lease and 0 or count * main.costs[index]
+      last.amounts[index], sums[index] = last.amounts[index] + amount, sums[index] + amount
+    end
+    last.start_us, last.span_us, last.weight = math.max(last.start_us, start_us), last.span_us + span_us, last.weight + weight
+    last.names = last.names .. NAMES_JOINED .. names .. SINCE_BEGIN .. slot_request.since_us - last.call_since_us
+    return
+  end
   local need = {
-    order = turn.order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = 0, amounts = {}, call_since_us = slot_request.since_us,
-    names = names, turn = slot_request.turns[1], span_us = count * slot_request.step_us,
+    order = order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = start_us, amounts = {}, call_since_us = slot_request.since_us,
+    names = names, span_us = span_us, weight = weight, after = fair.next, class = slot_request.class, needs_lease = needs_lease,
   }
   -- Calls that wait for a lease leave the rates to calls that need none, and the others leave the leases.
-  for index, limit in ipairs(main.scope.limits) do
-    need.amounts[index] = RULES[limit.code].is_rate == needs_lease and 0 or count * main.costs[index]
+  for index = 1, #limits do
+    local amount = RULES[limits[index].code].is_rate == needs_lease and 0 or count * main.costs[index]
+    need.amounts[index], sums[index] = amount, sums[index] + amount
   end
   if needs_lease then need.due_us = serving.now_us + WAITER_GONE_US end
-  need.start_us = start_in_turn(fair, main, fair.main_opens_us, count)
-  for index = 1, #need.amounts do fair.sums[index] = fair.sums[index] + need.amounts[index] end
   add_need(line, need)
 end
 
@@ -414,12 +457,13 @@ end
 local function wait_in_turn(serving, slot_request, line)
   if #line.waiting == 0 or #line.waiting >= MOST_FAIR_NEEDS or (line.needed >= 1 and line.keys[slot_request.names]) then return end
   local class, scope = slot_request.class, line.scope
-  size_class(serving, scope.limits, class)
-  local first = line.waiting[#line.waiting]
-  local main = { scope = scope, line = line, costs = class.costs, flow = class.flow }
-  local order = line_order(serving, slot_request, 0)
+  local main, order = class.main, line_order(serving, slot_request, 0)
+  if not main or main.line ~= line then
+    size_class(serving, scope.limits, class)
+    main = { scope = scope, line = line, costs = class.costs, flow = class.flow }
+  end
   pass_turns(serving, order, slot_request.since_us)
-  add_fair_need(serving, main, slot_request, slot_request.wanted, { order = order, turn_us = first.turn_us, due_us = first.due_us })
+  add_fair_need(serving, main, slot_request, slot_request.wanted, order, line.waiting[#line.waiting])
 end
 
 -- The most times that one draw orders its calls again.
@@ -434,7 +478,7 @@ local function skip_turns(serving, slot_request, left)
   for _, each in ipairs(fair.in_turn) do
     if each.index > slot_request.index then
       rest[#rest + 1] = each
-      if each.turns[1].name == turn.name and came_before(slot_request, each) then later[#later + 1] = each end
+      if each.turns[1] == turn and came_before(slot_request, each) then later[#later + 1] = each end
     end
   end
   if #later == 0 or fair.reordered == MOST_REORDERED then return end
@@ -442,10 +486,10 @@ local function skip_turns(serving, slot_request, left)
   local all = serving.slot_requests
   if slot_request.first == 2 and #slot_request.turns == 1 then
     for _, each in ipairs(later) do
-      if each.first == 2 then each.tag = each.tag - left * slot_request.step_us / turn.weight end
+      if each.first == 2 then each.tag = each.tag - left * slot_request.class.turn_us / weight_of(slot_request, 1) end
       set_key(each)
     end
-    table.sort(rest, goes_before)
+    put_in_order(rest)
     fair.in_turn = rest
     start_order(fair, #serving.bucket.shared.limits)
   else
@@ -486,30 +530,29 @@ end
 -- Books the calls of a slot request that were served.
 local function count_turns(fair, slot_request, count)
   if slot_request.first < 2 then fair.paid[slot_request.paid_by], fair.has_paid = fair.paid[slot_request.paid_by] + count * slot_request.floor_us, true end
-  for _, turn in ipairs(slot_request.turns) do
-    local line, name = turn.line, turn.name
-    local tag = line.tags[name] + (line.served[name] or 0)
+  local turns = slot_request.turns
+  for level = 1, #turns do
+    local turn = turns[level]
+    local line, tag = turn.line, turn.tag + turn.served
     -- What goes before all turns does not say how far these have come.
-    if slot_request.first == 2 then line.started = math.min(line.started, tag) end
-    line.served[name] = (line.served[name] or 0) + count * slot_request.step_us / turn.weight
+    if slot_request.first == 2 and tag < line.started then line.started = tag end
+    turn.served = turn.served + count * slot_request.class.turn_us / weight_of(slot_request, level)
   end
 end
 
 local function save_fair_line(line)
-  local scores, most, now = {}, line.others_us or math.huge, line.now
-  for _, name in ipairs(line.names) do
-    local served = line.served[name] or 0
+  local scores, most, now, count = {}, line.others_us or math.huge, line.now, 0
+  for _, turn in ipairs(line.turns) do
     -- The tag of a name that began to wait is stored, so that its turn comes nearer while others are served.
-    if served > 0 or line.is_new[name] then
-      line.tags[name] = line.tags[name] + served
-      scores[#scores + 1] = line.tags[name]
-      scores[#scores + 1] = name
+    if turn.served > 0 or turn.is_new then
+      turn.tag = turn.tag + turn.served
+      scores[count + 1], scores[count + 2], count = turn.tag, turn.name, count + 2
     end
+    if turn.below then save_fair_line(turn.below) end
   end
-  if #scores > 0 then
+  if count > 0 then
     if line.started < math.huge then line.now = math.max(now, math.min(line.started, most)) end
-    scores[#scores + 1] = line.now
-    scores[#scores + 1] = ''
+    scores[count + 1], scores[count + 2] = line.now, ''
     redis.call('ZADD', line.key, unpack(scores))
     -- Removes the names that have lost their turns, once per lag_us.
     if math.floor(line.now / line.lag_us) > math.floor(now / line.lag_us) then
@@ -517,7 +560,6 @@ local function save_fair_line(line)
     end
     redis.call('PEXPIRE', line.key, FAIR_KEPT_MS)
   end
-  for _, below in pairs(line.below) do save_fair_line(below) end
 end
 
 local function save_fair(fair)
@@ -537,10 +579,12 @@ end
 -- tag of its next call at each level.
 local function packed_tags(serving, slot_requests)
   if not serving.fair.is_loaded then return nil end
-  local tags = { math.floor(serving.fair.now) }
+  local tags, count = { math.floor(serving.fair.now) }, 1
   for index = 1, #slot_requests do
-    tags[#tags + 1] = slot_requests[index].first_lease
-    for _, turn in ipairs(slot_requests[index].turns) do tags[#tags + 1] = math.floor(turn.line.tags[turn.name]) end
+    local turns = slot_requests[index].turns
+    tags[count + 1], count = slot_requests[index].first_lease, count + 1
+    for level = 1, #turns do tags[count + level] = math.floor(turns[level].tag) end
+    count = count + #turns
   end
   return pack_numbers(tags)
 end

@@ -4,8 +4,10 @@
 -- of the askers, each after a space. The string expires a minute after the last turn. The doubles:
 --   number of doubles; then per turn: since_us due_us start_us needs amounts, and per need its order and an amount of
 --   each limit. Where keys take turns, four more amounts follow: call_since_us span_us start_us weight. span_us is the
---   virtual time that the need takes. weight is that of the first name of its key, or 0 if an earlier need has that name.
---   Then the string ends with the keys of each turn, after a TURN_BEGIN. There, each need has its key after a NAMES_BEGIN.
+--   virtual time that the need takes. weight is the sum of the weights of the first names of its keys, without names that
+--   an earlier need has. Then the string ends with the keys of each turn, after a TURN_BEGIN. There, each need has its
+--   first key after a NAMES_BEGIN. Each further key has a NAMES_JOINED before it. After it come a SINCE_BEGIN and how much
+--   later than the first one it began to wait, in us.
 local WINDOW_US, KEEP_TURNS_MS = 1000000, 60000
 -- The distance between two ranks in an order. It exceeds every time of a bucket's clock until 2041. With four ranks,
 -- orders are still exact as doubles.
@@ -17,7 +19,7 @@ local MOST_TURNS, MOST_NEEDS, MOST_FAIR_NEEDS, MOST_NUMBERS = 128, 8, 24, 6000
 
 local NO_TURNS = {}
 -- Names contain no control characters.
-local NAMES_BEGIN, TURN_BEGIN = '\3', '\5'
+local NAMES_BEGIN, TURN_BEGIN, NAMES_JOINED, SINCE_BEGIN = '\3', '\5', '\6', '\7'
 -- The number of the amounts that follow those of the limits where keys take turns.
 local TURN_AMOUNTS = 4
 
@@ -110,13 +112,20 @@ end
 
 -- Returns the string and the names of a turn that was not read, as they are stored.
 local function pack_turn(turn)
-  local numbers, names, needs, count = { turn.since_us, turn.due_us, turn.start_us, #turn.needs, #turn.needs[1].amounts }, {}, turn.needs, 5
+  local needs, names = turn.needs, {}
+  local width = #needs[1].amounts + (needs[1].names and TURN_AMOUNTS or 0)
+  local numbers, count = { turn.since_us, turn.due_us, turn.start_us, #needs, width }, 5
   for each = 1, #needs do
     local need = needs[each]
-    numbers[count + 1] = need.order
-    for index, amount in ipairs(need.amounts) do numbers[count + 1 + index] = amount end
-    count = count + 1 + #need.amounts
-    if need.names then names[each] = NAMES_BEGIN .. need.names end
+    local amounts = need.amounts
+    numbers[count + 1], count = need.order, count + 1
+    for index = 1, #amounts do numbers[count + index] = amounts[index] end
+    count = count + #amounts
+    if need.names then
+      names[each] = NAMES_BEGIN .. need.names
+      numbers[count + 1], numbers[count + 2], numbers[count + 3] = need.call_since_us, need.span_us, need.start_us
+      numbers[count + 4], count = need.weight, count + 4
+    end
   end
   return struct.pack('<' .. string.rep('d', count), unpack(numbers)), table.concat(names)
 end

@@ -70,6 +70,22 @@ describe("the turns of a bucket", () => {
     expect([second!.key, second!.goesFirst]).toEqual(["small", "floor"]);
   });
 
+  it("tell how long each key waits, if several keys share a position", async () => {
+    const [bucket] = await openBuckets(EVEN);
+    holdCalls(bucket!, { key: "early" });
+    await haveTurns(bucket!, 1);
+    const waitsAWhile = async () => (await bucket!.peek()).turns[0]!.waitedMs >= 20;
+    await waitUntil(waitsAWhile, "the first call waits for 20 ms");
+    holdCalls(bucket!, { key: "late" }, { key: "later" });
+
+    await haveTurns(bucket!, 3);
+    const [early, late, later] = (await bucket!.peek()).turns;
+
+    expect([early!.key, late!.key, later!.key]).toEqual(["early", "late", "later"]);
+    expect(early!.waitedMs - late!.waitedMs).toBeGreaterThanOrEqual(19);
+    expect(late!.waitedMs).toBeGreaterThanOrEqual(later!.waitedMs);
+  });
+
   it("show the first 32 keys only", async () => {
     const buckets = await openBuckets(EVEN, 4);
     for (const [number, bucket] of buckets.entries()) {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import {
   Discard,
   type ErrorFacts,
@@ -6,6 +6,7 @@ import {
   type JobFailedError,
   type QueueEvents,
 } from "sluice";
+import { useBuiltSandbox } from "../../support/children/built-sandbox.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { openQueue } from "../../support/jobs/open-queue.ts";
@@ -190,12 +191,7 @@ describe("the cause of a job's failure", () => {
 });
 
 describe("the cause of a failure in a handler's separate process", () => {
-  beforeEach(() => {
-    vi.stubEnv("NODE_OPTIONS", "--import tsx --conditions=@sluice/source");
-  });
-  afterEach(() => {
-    vi.unstubAllEnvs();
-  });
+  beforeEach(useBuiltSandbox);
 
   it("is returned from that process", async () => {
     const { sluice, queue } = openQueue<{ do: string }>(sluices);

@@ -4,8 +4,9 @@ import axios from "axios";
 import got from "got";
 import ky from "ky";
 import { request } from "undici";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { HandlerResponseError, type BucketOptions, type WorkerOptions } from "sluice";
+import { useBuiltSandbox } from "../../support/children/built-sandbox.ts";
 import { fakeApis, type ApiAnswer, type FakeApi } from "../../support/servers/fake-api.ts";
 import { openAtWork } from "../../support/jobs/open-queue.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -170,12 +171,7 @@ describe("a job that is done", () => {
 });
 
 describe("a handler in a file", () => {
-  beforeEach(() => {
-    vi.stubEnv("NODE_OPTIONS", "--import tsx --conditions=@sluice/source");
-  });
-  afterEach(() => {
-    vi.unstubAllEnvs();
-  });
+  beforeEach(useBuiltSandbox);
 
   it.each([
     [undefined, 1],

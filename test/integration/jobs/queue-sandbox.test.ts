@@ -1,6 +1,7 @@
 import process from "node:process";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, leakyBucket, tokenBucket, type WorkerOptions } from "sluice";
+import { useBuiltSandbox } from "../../support/children/built-sandbox.ts";
 import { isRunning } from "../../support/children/is-running.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
@@ -9,13 +10,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const HANDLER = new URL("../../support/handlers/many-ways.mjs", import.meta.url);
 
 const sluices = realSluices();
-// A child process runs the sources too.
-beforeEach(() => {
-  vi.stubEnv("NODE_OPTIONS", "--import tsx --conditions=@sluice/source");
-});
-afterEach(() => {
-  vi.unstubAllEnvs();
-});
+beforeEach(useBuiltSandbox);
 
 /** A queue whose handler is a file, in one process of its own. */
 function openQueue(options: WorkerOptions = {}) {

@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, expect, it, onTestFinished, vi } from "vitest";
+import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { CodecError, type Job } from "sluice";
 import { createJobContext, type JobContext } from "../../../src/queue/worker/context.ts";
 import type { ParentOutcome } from "../../../src/queue/manage/flows.ts";
 import { openHandler } from "../../../src/queue/worker/handlers/open-handler.ts";
+import { useBuiltSandbox } from "../../support/children/built-sandbox.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { SILENT } from "../../support/webhooks/open-hooks.ts";
@@ -10,13 +11,7 @@ import { SILENT } from "../../support/webhooks/open-hooks.ts";
 const HANDLER = new URL("../../support/handlers/many-ways.mjs", import.meta.url);
 const SLOT = { bucket: "downstream", atMs: 0, waitedMs: 0, generation: 1, hasLease: false };
 
-// A child process runs the sources too.
-beforeEach(() => {
-  vi.stubEnv("NODE_OPTIONS", "--import tsx --conditions=@sluice/source");
-});
-afterEach(() => {
-  vi.unstubAllEnvs();
-});
+beforeEach(useBuiltSandbox);
 
 /** Runs one job in a child process; `parents` are read as a worker reads them. */
 async function openFile(parents: () => Promise<readonly ParentOutcome[]>) {

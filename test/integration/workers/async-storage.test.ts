@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { afterEach, expect, it, onTestFinished, vi } from "vitest";
+import { afterEach, expect, it, vi } from "vitest";
+import { useBuiltSandbox } from "../../support/children/built-sandbox.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { openHooks, put, startReceiver, untilIdle } from "../../support/webhooks/open-hooks.ts";
 
@@ -25,8 +26,7 @@ it("a handler that may call through its bucket runs in async storage", async () 
 });
 
 it("a handler in a process of its own turns no async storage on in this one", async () => {
-  vi.stubEnv("NODE_OPTIONS", "--import tsx --conditions=@sluice/source");
-  onTestFinished(() => void vi.unstubAllEnvs());
+  useBuiltSandbox();
   const sluice = sluices.open();
   const queue = sluice.queue("jobs", { bucket: sluice.bucket("a", { rate: "100/s" }) });
   sluice.worker(queue, new URL("../../support/handlers/many-ways.mjs", import.meta.url));

@@ -1,5 +1,6 @@
-import { afterEach, beforeEach, describe, expect, inject, it, vi } from "vitest";
+import { beforeEach, describe, expect, inject, it } from "vitest";
 import { JobCancelledError, RetryAfter, type EnqueueOptions } from "sluice";
+import { useBuiltSandbox } from "../../support/children/built-sandbox.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -170,12 +171,7 @@ describe("the next run of a recurring job", () => {
 });
 
 describe("a handler in a file whose job is cancelled", () => {
-  beforeEach(() => {
-    vi.stubEnv("NODE_OPTIONS", "--import tsx --conditions=@sluice/source");
-  });
-  afterEach(() => {
-    vi.unstubAllEnvs();
-  });
+  beforeEach(useBuiltSandbox);
 
   it("is ended with its process, and another serves the next job", async () => {
     const { sluice, queue } = openQueue<{ do: string }>(sluices);

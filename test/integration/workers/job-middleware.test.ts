@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   Discard,
   InvalidOptionError,
@@ -8,6 +8,7 @@ import {
   type HandlerMiddleware,
   type Middleware,
 } from "sluice";
+import { useBuiltSandbox } from "../../support/children/built-sandbox.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -199,8 +200,7 @@ describe("middleware around handlers", () => {
   });
 
   it("runs around a handler in a process of its own", async () => {
-    vi.stubEnv("NODE_OPTIONS", "--import tsx --conditions=@sluice/source");
-    onTestFinished(() => void vi.unstubAllEnvs());
+    useBuiltSandbox();
     const { sluice, queue, notes, noting } = open();
     sluice.use({ handler: noting("sluice") });
     const file = new URL("../../../examples/count-words.ts", import.meta.url);

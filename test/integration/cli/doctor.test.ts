@@ -1,5 +1,6 @@
 import { Redis } from "ioredis";
 import { expect, it, onTestFinished } from "vitest";
+import { runCli } from "../../support/children/run-cli.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { startOwnRedis } from "../../support/redis/for-one-test.ts";
 
@@ -14,13 +15,9 @@ it("sluice doctor lists settings of Redis that drop limits and jobs, and what to
   await redis.config("SET", "maxmemory-policy", "allkeys-lru");
   await redis.config("SET", "appendonly", "no");
 
-  const doctor = processes.start("src/cli/main.ts", {
-    args: ["doctor", "--json"],
-    env: { REDIS_URL: url },
-  });
-  await doctor.ended;
+  const { out } = await runCli(["doctor", "--json"], { REDIS_URL: url });
 
-  const findings = JSON.parse(doctor.stdout) as { what: string; state: string; remedy?: string }[];
+  const findings = JSON.parse(out) as { what: string; state: string; remedy?: string }[];
   const of = (what: string) => findings.find((each) => each.what === what);
   expect(of("eviction")).toMatchObject({ state: "bad", found: "allkeys-lru" });
   expect(of("eviction")!.remedy).toContain("CONFIG SET maxmemory-policy noeviction");
@@ -33,12 +30,10 @@ it.each([
   ["http://localhost:6379", 'option "redis" is'],
   ["memory", "there is none in memory"],
 ])("sluice doctor refuses %s like every other command", async (url, why) => {
-  const doctor = processes.start("src/cli/main.ts", {
-    args: ["doctor", "--redis", url],
-  });
+  const { code, err } = await runCli(["doctor", "--redis", url], {});
 
-  expect(await doctor.ended).toBe(2);
-  expect(doctor.stderr).toContain(why);
+  expect(code).toBe(2);
+  expect(err).toContain(why);
 });
 
 it("sluice --version prints the version of the package", async () => {

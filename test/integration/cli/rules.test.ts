@@ -1,5 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, inject, it } from "vitest";
+import { runCli } from "../../support/children/run-cli.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { rulesFiles } from "../../support/rules/rules-files.ts";
@@ -11,17 +12,9 @@ const files = rulesFiles();
 const processes = scriptProcesses();
 const servers = openServers();
 
-async function sluice(...args: string[]) {
-  const process = start(...args);
-  const code = await process.ended;
-  return { code, out: process.stdout, err: process.stderr };
-}
-
-function start(...args: string[]) {
-  return processes.start("src/cli/main.ts", {
-    args: ["--prefix", sluices.prefix(), ...args],
-    env: { REDIS_URL: inject("redisUrl") },
-  });
+/** Runs `sluice` beside the sluices of the test. */
+function sluice(...args: string[]) {
+  return runCli(["--prefix", sluices.prefix(), ...args], { REDIS_URL: inject("redisUrl") });
 }
 
 describe("sluice rules", () => {
@@ -145,7 +138,11 @@ describe("sluice rules", () => {
     const bucket = service.bucket("api", { rate: "10/s" });
     await bucket.draw();
 
-    const server = start("serve", "--port", "0", "--insecure-local", "--rules", file);
+    const serve = ["serve", "--port", "0", "--insecure-local", "--rules", file];
+    const server = processes.start("src/cli/main.ts", {
+      args: ["--prefix", sluices.prefix(), ...serve],
+      env: { REDIS_URL: inject("redisUrl") },
+    });
     await waitUntil(async () => (await bucket.peek()).policy === "50/s", "the first rules");
     writeFileSync(file, "version: 4\nbuckets: { api: { rate: 60/s } }");
     await waitUntil(async () => (await bucket.peek()).policy === "60/s", "the second rules");

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
+import { runCli } from "../../support/children/run-cli.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { ACT, ask, VIEW } from "../../support/server/open-server.ts";
 import { rulesFiles } from "../../support/rules/rules-files.ts";
@@ -142,12 +143,12 @@ describe("sluice serve", () => {
     [["--token", ACT, "--tls-key", "key.pem"], "--tls-cert"],
     [["--token-file", "/nowhere/tokens"], "cannot be read"],
   ])("refuses %j with one line that says what to do", async (args, remedy) => {
-    const process = serve(args);
+    const env = { REDIS_URL: inject("redisUrl") };
 
-    expect(await process.ended).toBe(2);
+    const { code, out, err } = await runCli(["serve", "--port", "0", ...args], env);
 
-    expect(process.stdout).toBe("");
-    expect(process.stderr.trimEnd().split("\n")).toHaveLength(1);
-    expect(process.stderr).toContain(remedy);
+    expect({ code, out }).toEqual({ code: 2, out: "" });
+    expect(err.trimEnd().split("\n")).toHaveLength(1);
+    expect(err).toContain(remedy);
   });
 });

@@ -63,6 +63,8 @@ describe("/api/v1", () => {
     const redis = new Redis(inject("redisUrl"));
     onTestFinished(() => redis.disconnect());
     await redis.set(`${sluices.prefix()}:{:fleet}:reports:stripe`, "no list of replicas");
+    // The server tries to read for this time.
+    ({ server, url } = await servers.open(sluices.open({ storeTimeoutMs: 3_000 })));
 
     const paused = await call("POST /api/v1/buckets/{bucket}/pause", { body: {} });
 

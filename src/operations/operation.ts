@@ -323,11 +323,18 @@ function found<Found>(
   throw new RefusedError(code, `There is no ${words} ${JSON.stringify(name)}.`, name);
 }
 
-/** Returns the JSON Schema of an operation's input, for OpenAPI, forms and tools. */
-export function inputSchemaOf({ input }: AnyOperation): {
+interface InputSchema {
   readonly properties: Readonly<Record<string, object>>;
   readonly required: readonly string[];
-} {
+}
+
+/** Each server and each request of an agent needs the schemas of all operations. */
+const INPUT_SCHEMAS = new WeakMap<AnyOperation["input"], InputSchema>();
+
+/** Returns the JSON Schema of an operation's input, for OpenAPI, forms and tools. */
+export function inputSchemaOf({ input }: AnyOperation): InputSchema {
+  const known = INPUT_SCHEMAS.get(input);
+  if (known !== undefined) return known;
   const made = z.toJSONSchema(input as z.ZodObject, {
     io: "input",
     override({ jsonSchema }) {
@@ -335,5 +342,7 @@ export function inputSchemaOf({ input }: AnyOperation): {
     },
   });
   const { properties = {}, required = [] } = made;
-  return { properties: properties as Readonly<Record<string, object>>, required };
+  const schema = { properties: properties as InputSchema["properties"], required };
+  INPUT_SCHEMAS.set(input, schema);
+  return schema;
 }

@@ -4,6 +4,7 @@ import {
   LogController,
   type FastifyBaseLogger,
   type FastifyInstance,
+  type FastifySchema,
   type FastifyServerOptions,
   type preValidationHookHandler,
 } from "fastify";
@@ -13,6 +14,7 @@ import { sayInJson } from "../../operations/text.ts";
 import { problemOf, refuseExpectation, rejectUnparsed, sendProblem } from "../problem.ts";
 
 export function createApp(read: ReadServerOptions): FastifyInstance {
+  const lazySchemas = new WeakSet<object>();
   const { tls, logger, bodyLimit, keepAliveTimeoutMs, trustProxy } = read;
   const common: FastifyServerOptions = {
     bodyLimit,
@@ -28,7 +30,10 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
     frameworkErrors: (error, _request, reply) => sendProblem(reply, problemOf(error)),
     clientErrorHandler: rejectUnparsed,
     // Never change or convert a request: unknown fields stay, and types must match.
-    ajv: { customOptions: { removeAdditional: false, coerceTypes: false, verbose: true } },
+    ajv: {
+      customOptions: { removeAdditional: false, coerceTypes: false, verbose: true },
+      plugins: [(ajv) => compileOnFirstUse(ajv, lazySchemas)],
+    },
     ...(logger === undefined || logger === false
       ? { logger: logger === false ? false : { redact: SECRET_HEADERS } }
       : { loggerInstance: logger as FastifyBaseLogger }),
@@ -61,6 +66,7 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
   app.addHook("onRoute", (route) => {
     if (route.schema?.summary !== undefined && OF_THIS_SERVER.test(route.url)) {
       route.schema.querystring ??= NO_QUERY;
+      for (const schema of schemasOf(route.schema)) lazySchemas.add(schema);
     }
     const schema = route.schema?.querystring as QuerySchema | undefined;
     if (schema?.properties === undefined) return;
@@ -76,6 +82,46 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
  */
 const OF_THIS_SERVER = /^\/(?:api\/v1|v1\/(?:buckets|slots|queues|draw))(?:\/|$)/;
 const NO_QUERY = { type: "object", additionalProperties: false, properties: {} } as const;
+
+/** Returns the schemas of a request's parts. A body can have one for each content type. */
+function schemasOf({ body, params, querystring }: FastifySchema): readonly object[] {
+  const { content } = (body ?? {}) as { content?: Record<string, { schema: object }> };
+  const bodies =
+    content === undefined ? [body] : Object.values(content).map(({ schema }) => schema);
+  return [...bodies, params, querystring].filter(
+    (schema) => typeof schema === "object" && schema !== null,
+  );
+}
+
+interface Compiler {
+  compile(schema: object): Validator;
+}
+
+interface Validator {
+  (data: unknown): unknown;
+  errors?: unknown;
+}
+
+/**
+ * Makes a compiler delay these schemas until their first request. To compile the schemas of all routes takes most of the
+ * time in which a server starts. Schemas of custom routes are still compiled then, so that a wrong one is reported early.
+ */
+function compileOnFirstUse<Ajv>(ajv: Ajv, lazySchemas: WeakSet<object>): Ajv {
+  const compiler = ajv as Compiler;
+  const compile = compiler.compile.bind(compiler);
+  compiler.compile = (schema) => {
+    if (!lazySchemas.has(schema)) return compile(schema);
+    let compiled: Validator | undefined;
+    const validate: Validator = (data) => {
+      compiled ??= compile(schema);
+      const isValid = compiled(data);
+      validate.errors = compiled.errors;
+      return isValid;
+    };
+    return validate;
+  };
+  return ajv;
+}
 
 function proxiesOf(trustProxy: NonNullable<ReadServerOptions["trustProxy"]>) {
   return typeof trustProxy === "object" ? [...trustProxy] : trustProxy;

@@ -48,6 +48,17 @@ describe("createServer", () => {
     expect(String(refused)).not.toContain(ACT);
   });
 
+  it("does not start with a custom route whose schema is wrong", async () => {
+    const options = { insecureLocal: true, port: 0, logger: false } as const;
+    const server = await createServer(sluices.open(), options);
+    const schema = { body: { type: "no such type" } };
+    server.app.post("/own", { config: { needs: "act" }, schema }, () => "done");
+
+    await expect(server.listen()).rejects.toThrow("Failed building the validation schema");
+
+    await server.close();
+  });
+
   it("does not start with a route that says not what it needs", async () => {
     const server = await createServer(sluices.open(), {
       insecureLocal: true,

@@ -1,12 +1,13 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { build, type BuildOptions } from "esbuild";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import bullmq from "bullmq/package.json" with { type: "json" };
+import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import webpack from "webpack";
 import packageJson from "../../../package.json" with { type: "json" };
 import { installPacked, type Consumer } from "../../support/setup/packed-package.ts";
@@ -29,12 +30,15 @@ const BANNER =
 const FILES = packageJson.files.flatMap((path) =>
   path.startsWith("!") ? [] : path.split("/")[0]!,
 );
+const MOST_BYTES = 25_000_000;
+const MOST_PACKAGES = 30;
+const NPM_INSTALL = ["install", "--prefer-offline", "--loglevel=error"];
 const PACED = ["one, two, three", "95.24/s 2", "50/s"];
 
 let consumer: Consumer;
 
 beforeAll(async () => {
-  consumer = await installPacked();
+  consumer = await installPacked({ withTypes: true });
   await writeFile(join(consumer.folder, "handler.cjs"), HANDLER);
 });
 afterAll(() => consumer.remove());
@@ -56,6 +60,34 @@ async function compile(name: string, compilerOptions: object): Promise<string> {
   const { stdout } = await run(TSC, ["-p", folder]).catch((error: { stdout: string }) => error);
   expect(stdout).toBe("");
   return folder;
+}
+
+interface Installed {
+  readonly packages: number;
+  readonly bytes: number;
+}
+
+/** What a service gets that installs this alone. */
+async function install(what: string): Promise<Installed> {
+  const folder = await mkdtemp(join(tmpdir(), "sluice-size-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  await writeFile(join(folder, "package.json"), '{ "private": true }');
+  await run("npm", [...NPM_INSTALL, what], { cwd: folder });
+
+  const modules = join(folder, "node_modules");
+  const lock = JSON.parse(await readFile(join(modules, ".package-lock.json"), "utf8")) as {
+    readonly packages: object;
+  };
+  const entries = await readdir(modules, { recursive: true, withFileTypes: true });
+  const sizes = await Promise.all(
+    entries
+      .filter((entry) => entry.isFile())
+      .map(async ({ parentPath, name }) => (await stat(join(parentPath, name))).size),
+  );
+  return {
+    packages: Object.keys(lock.packages).length,
+    bytes: sizes.reduce((sum, bytes) => sum + bytes, 0),
+  };
 }
 
 describe("the tarball", () => {
@@ -107,6 +139,21 @@ describe("the tarball", () => {
       "load-yaml.cjs",
     ]);
   });
+});
+
+it("installs at most 30 packages and 25 MB", async ({ annotate }) => {
+  const [ours, ofBullmq] = await Promise.all([
+    install(consumer.tarball),
+    install(`bullmq@${bullmq.version}`),
+  ]);
+
+  for (const [name, { packages, bytes }] of Object.entries({ sluice: ours, bullmq: ofBullmq })) {
+    await annotate(
+      `npm install ${name}: ${packages} packages, ${bytes.toLocaleString("en")} bytes`,
+    );
+  }
+  expect(ours.packages).toBeLessThanOrEqual(MOST_PACKAGES);
+  expect(ours.bytes).toBeLessThanOrEqual(MOST_BYTES);
 });
 
 it("installs under the promised Node version, without the overrides of this repository", async () => {

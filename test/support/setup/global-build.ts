@@ -8,9 +8,15 @@ declare module "vitest" {
   }
 }
 
-/** Builds the package once for a test project: child processes start in half the time that the sources take. */
-export default async function globalBuild(project: TestProject): Promise<() => Promise<void>> {
+/**
+ * Builds the package for the test projects, because child processes that run it start in half the time that the sources
+ * take. The first project builds it, and the others use the same build.
+ */
+export default async function globalBuild(
+  project: TestProject,
+): Promise<(() => Promise<void>) | undefined> {
+  if (project.getProvidedContext().builtRoot !== undefined) return undefined;
   const built = await buildPackage();
-  project.provide("builtRoot", built.root);
+  project.vitest.provide("builtRoot", built.root);
   return () => built.remove();
 }

@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { inject } from "vitest";
 import packageJson from "../../../package.json" with { type: "json" };
 
 const run = promisify(execFile);
@@ -22,18 +23,22 @@ export interface Consumer {
 }
 
 /**
- * Builds and packs this package, and installs the tarball in a folder of its own. Its dependencies are links
- * to those of this repository, so that nothing is fetched; what it does not declare, it does not find.
+ * Packs this package, and installs the tarball in a folder of its own. Its dependencies are links to those of this
+ * repository, so that nothing is fetched; what it does not declare, it does not find. The package has its declarations
+ * only on request, because the compiler takes long to write them.
  */
-export async function installPacked(): Promise<Consumer> {
+export async function installPacked({ withTypes = false } = {}): Promise<Consumer> {
   const stage = await mkdtemp(join(tmpdir(), "sluice-packed-"));
   const copied = packageJson.files.filter((name) => name !== "dist" && !name.startsWith("!"));
   for (const path of ["package.json", ...copied]) {
     await cp(join(ROOT, path), join(stage, path), { recursive: true });
   }
-  await run(process.execPath, ["--import", "tsx", join(ROOT, "scripts/build.ts"), stage], {
-    cwd: ROOT,
-  });
+  if (withTypes) {
+    const build = ["--import", "tsx", join(ROOT, "scripts/build.ts"), stage];
+    await run(process.execPath, build, { cwd: ROOT });
+  } else {
+    await cp(join(inject("builtRoot"), "dist"), join(stage, "dist"), { recursive: true });
+  }
   const pack = ["pack", "--ignore-scripts", "--json"];
   const [packed] = JSON.parse((await run("npm", pack, { cwd: stage })).stdout) as [
     { readonly filename: string; readonly files: readonly { readonly path: string }[] },

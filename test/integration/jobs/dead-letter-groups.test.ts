@@ -3,14 +3,13 @@ import { describe, expect, inject, it } from "vitest";
 import { InvalidOptionError, type Queue } from "sluice";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
-import { scriptProcesses } from "../../support/children/script-process.ts";
+import { runCli } from "../../support/children/run-cli.ts";
 import { ask, openServers } from "../../support/server/open-server.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { SILENT } from "../../support/webhooks/open-hooks.ts";
 
 const sluices = realSluices();
 const servers = openServers();
-const scripts = scriptProcesses();
 
 /** A queue of dead letters: each job's data is the reason of its failure. */
 async function openDead(reasons: readonly (readonly [reason: string, key?: string])[]) {
@@ -140,11 +139,10 @@ describe("groups of dead letters for operators", () => {
     await waitUntil(async () => (await sluice.overview()).queues.length === 1, "it is reported");
     const { url } = await servers.open(sluices.open(), { insecureLocal: true });
     const run = async (...args: string[]): Promise<string> => {
-      const all = ["--prefix", sluices.prefix(), ...args];
       const env = { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" };
-      const script = scripts.start("src/cli/main.ts", { args: all, env });
-      expect({ code: await script.ended, stderr: script.stderr }).toEqual({ code: 0, stderr: "" });
-      return script.stdout;
+      const { code, out, err } = await runCli(["--prefix", sluices.prefix(), ...args], env);
+      expect({ code, err }).toEqual({ code: 0, err: "" });
+      return out;
     };
     const orders = await groupOf(queue, "no order");
 

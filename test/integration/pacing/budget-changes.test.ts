@@ -2,14 +2,13 @@ import { describe, expect, inject, it } from "vitest";
 import { budget, BudgetSpentError, InvalidOptionError, type Bucket, type Sluice } from "sluice";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { children } from "../../support/children/child.ts";
-import { scriptProcesses } from "../../support/children/script-process.ts";
+import { runCli } from "../../support/children/run-cli.ts";
 import { ACT, ask, openServers } from "../../support/server/open-server.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 const servers = openServers();
 const processes = children();
-const shells = scriptProcesses();
 
 const usd = (given: object = {}) => budget({ unit: "usd", amount: 10, per: "year", ...given });
 const llm = (sluice: Sluice, given: object = {}): Bucket =>
@@ -174,15 +173,10 @@ it("explains a key by the budget of each of its levels, over HTTP and in a shell
   const key = "key=search&key=ann";
 
   const { json } = await ask(`${url}/api/v1/buckets/llm/why?${key}`, { token: ACT });
-  const shell = shells.start("src/cli/main.ts", {
-    args: ["--prefix", sluices.prefix(), "why", "llm", "--key", "search", "ann"],
-    env: { REDIS_URL: inject("redisUrl") },
-  });
-  const ofBucket = shells.start("src/cli/main.ts", {
-    args: ["--prefix", sluices.prefix(), "bucket", "llm"],
-    env: { REDIS_URL: inject("redisUrl") },
-  });
-  await Promise.all([shell.ended, ofBucket.ended]);
+  const env = { REDIS_URL: inject("redisUrl") };
+  const prefix = ["--prefix", sluices.prefix()];
+  const ofKey = await runCli([...prefix, "why", "llm", "--key", "search", "ann"], env);
+  const ofBucket = await runCli([...prefix, "bucket", "llm"], env);
 
   expect(json).toMatchObject({
     budgets: [
@@ -195,9 +189,9 @@ it("explains a key by the budget of each of its levels, over HTTP and in a shell
   expect(reasons.join("\n")).toMatch(
     /^The budget 2\/year usd of \["search","ann"\] is spent until .* UTC: 2 of 2 usd spent\.$/m,
   );
-  expect(shell.stdout).toMatch(/^BUDGET +KEY +SPENT +OF +RESERVED +GRANTED +RESETS +SPENT ON$/m);
-  expect(ofBucket.stdout).toMatch(/^10\/year usd +- +2 +10 +0 +0 +.* UTC/m);
-  expect(shell.stdout).toMatch(/^2\/year usd +\["search","ann"\] +2 +2 +0 +0 +.* UTC +spent$/m);
+  expect(ofKey.out).toMatch(/^BUDGET +KEY +SPENT +OF +RESERVED +GRANTED +RESETS +SPENT ON$/m);
+  expect(ofBucket.out).toMatch(/^10\/year usd +- +2 +10 +0 +0 +.* UTC/m);
+  expect(ofKey.out).toMatch(/^2\/year usd +\["search","ann"\] +2 +2 +0 +0 +.* UTC +spent$/m);
 });
 
 it.each([

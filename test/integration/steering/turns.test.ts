@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, inject, it } from "vitest";
 import { type Bucket, type BucketOptions, type DrawOptions } from "sluice";
 import { waitUntil } from "../../support/async/wait-until.ts";
-import { scriptProcesses } from "../../support/children/script-process.ts";
+import { runCli } from "../../support/children/run-cli.ts";
 import { openBoards } from "../../support/server/boards.ts";
 import { pretendWorker } from "../../support/jobs/outlook.ts";
 import { ACT, ask, openServers } from "../../support/server/open-server.ts";
@@ -10,7 +10,6 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 const sluices = realSluices();
 const servers = openServers();
 const boards = openBoards();
-const processes = scriptProcesses();
 
 /** So slow that no call but the first starts before the test ends. */
 const SLOW = { rate: "1/h" } as const;
@@ -130,15 +129,13 @@ describe("an operator", () => {
     expect(turns[0]).toMatchObject({ key: "small", weights: [1], floor: "1/d" });
     expect(turns).toHaveLength(3);
 
-    const shell = processes.start("src/cli/main.ts", {
-      args: ["--prefix", sluices.prefix(), "bucket", "api"],
-      env: { REDIS_URL: inject("redisUrl") },
-    });
-    expect(await shell.ended).toBe(0);
-    expect(shell.stdout).toContain(sentence);
-    expect(shell.stdout).toMatch(/NEXT TURN +WEIGHT +FLOOR +GOES FIRST +OLDEST CALL WAITS FOR/);
-    expect(shell.stdout).toMatch(/\nsmall +1 +1\/d +floor +\d/);
-    expect(shell.stdout).toMatch(/\ngold +2 +- +- +\d/);
+    const args = ["--prefix", sluices.prefix(), "bucket", "api"];
+    const shell = await runCli(args, { REDIS_URL: inject("redisUrl") });
+    expect(shell.code).toBe(0);
+    expect(shell.out).toContain(sentence);
+    expect(shell.out).toMatch(/NEXT TURN +WEIGHT +FLOOR +GOES FIRST +OLDEST CALL WAITS FOR/);
+    expect(shell.out).toMatch(/\nsmall +1 +1\/d +floor +\d/);
+    expect(shell.out).toMatch(/\ngold +2 +- +- +\d/);
 
     const { page, errors } = await boards.open(`${url}/#/bucket/api`);
     const row = page.locator("tr", { hasText: "within its floor" });

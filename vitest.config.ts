@@ -15,10 +15,11 @@ const withProcesses = {
   isolate: false,
   setupFiles: [withoutRedisUrl],
   globalSetup: [globalRedis, globalBuild],
-  // These tests wait for a third of their time.
-  maxWorkers: 3,
+  // Tests of integration wait for a third of their time, and those of faults for half of it.
+  maxWorkers: 4,
   /** A busy machine may make real processes late. The output and `.ci/run` show which tests ran twice. */
   retry: 1,
+  // One group, so that no worker is idle while the last file of a project runs.
   sequence: { groupOrder: 1 },
 };
 
@@ -134,9 +135,6 @@ export default defineConfig({
           testTimeout: 180_000,
           hookTimeout: 180_000,
           ...withProcesses,
-          // These tests wait for half of their time.
-          maxWorkers: 3,
-          sequence: { groupOrder: 2 },
         },
       },
       {

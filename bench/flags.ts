@@ -16,6 +16,7 @@ const PARTS = [
   "groups",
   "flows",
   "imports",
+  "simulate",
   "metrics",
   "webhooks",
   "webhook-deaths",
@@ -47,6 +48,8 @@ interface Effort {
   readonly backlog: number;
   /** How many processes import each package. */
   readonly imports: number;
+  /** How many calls each simulation makes. */
+  readonly simulated: number;
   /** How many webhooks one sender delivers. */
   readonly deliveries: number;
   /** How many webhook endpoints are stored. */
@@ -76,6 +79,7 @@ const FULL: Effort = {
   keys: 1_000_000,
   backlog: 1_000_000,
   imports: 31,
+  simulated: 200_000,
   deliveries: 5_000,
   endpoints: 100_000,
   messages: 100_000,
@@ -90,6 +94,7 @@ const QUICK: Effort = {
   keys: 100_000,
   backlog: 100_000,
   imports: 9,
+  simulated: 20_000,
   deliveries: 3_000,
   endpoints: 10_000,
   messages: 5_000,

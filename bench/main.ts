@@ -27,6 +27,7 @@ import { measureService } from "./service/measure-service.ts";
 import { measureTake } from "./service/take.ts";
 import { measureWebhookDeaths } from "./webhooks/deaths.ts";
 import { measureWebhooks } from "./webhooks/measure-webhooks.ts";
+import { measureSimulate } from "./parts/simulate.ts";
 import { measureTries } from "./parts/tries.ts";
 
 const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
@@ -47,6 +48,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   groups: measureGroups,
   flows: measureFlows,
   imports: measureImports,
+  simulate: measureSimulate,
   metrics: measureMetrics,
   webhooks: measureWebhooks,
   "webhook-deaths": measureWebhookDeaths,

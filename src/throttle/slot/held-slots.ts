@@ -83,7 +83,7 @@ export function createHeldSlots(): HeldSlots {
 
   function sortRuns(): void {
     // A slot that another process has returned may be earlier than the slots already stored here.
-    runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
+    if (runs.length > 1) runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
     updateNext();
   }
 

@@ -46,7 +46,10 @@ export async function measureSimulate(_bench: Bench, { effort }: Flags): Promise
       figure: "CPU a call, µs",
       values: { sluice: formatNumber(cpuUs, 1) },
     };
-    const asked: Row = { figure: "draws a call", values: { sluice: formatNumber(draws / calls, 2) } };
+    const asked: Row = {
+      figure: "draws a call",
+      values: { sluice: formatNumber(draws / calls, 2) },
+    };
     return { title: `A simulation with ${REPLICAS} replicas: ${title}`, rows: [cpu, asked] };
   });
 }

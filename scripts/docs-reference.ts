@@ -211,7 +211,7 @@ ${tables.join("\n\n")}`;
 }
 
 function rulesPage(): string {
-  const schema = JSON.parse(rulesJsonSchema()) as Schema;
+  const schema = JSON.parse(rulesJsonSchema("draft-2020-12")) as Schema;
   const sections = Object.entries(schema.properties ?? {}).map(([name, field]) => {
     const rows = keysOf(field, schema, name, []);
     const keys = rows.length === 0 ? "" : `\n\n${table(["key", "type", "meaning"], rows)}`;

@@ -10,8 +10,10 @@ import { rulesSchema } from "../src/rules/schema.ts";
 const ID = "https://unpkg.com/sluice/sluice.schema.json";
 const FILE = resolve(import.meta.dirname, "../sluice.schema.json");
 
-export function rulesJsonSchema(): string {
+/** Draft 7 is the latest that all common editors read, and the latest that their catalog accepts without an exception. */
+export function rulesJsonSchema(target: "draft-7" | "draft-2020-12" = "draft-7"): string {
   const schema = z.toJSONSchema(rulesSchema(), {
+    target,
     io: "input",
     unrepresentable: "any",
     reused: "ref",

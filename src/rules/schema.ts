@@ -46,7 +46,7 @@ function makeSchema() {
         .describe("Whether the member gets no new calls."),
     })
     .nullable();
-  const share = z.number().min(0.01).max(1).optional();
+  const share = z.number().min(0.01).max(1).optional().describe("From 0.01 to 1.");
   const policy = limits.extend({
     perKey: z
       .union([ofKeys, z.array(ofLevel), z.record(z.string(), ofKeys)])
@@ -80,22 +80,37 @@ function makeSchema() {
   const queue = z.strictObject(queueSettingSchemas());
   const ofEndpoint = {
     rate: rate.optional(),
-    concurrency: wholeNumber(1, MOST_AT_ONCE, "calls").optional(),
+    concurrency: wholeNumber(1, MOST_AT_ONCE, "calls")
+      .optional()
+      .describe("How many calls may run at once."),
   };
   const endpoint = z.strictObject(ofEndpoint);
   const tenant = z.strictObject({
     ...ofEndpoint,
     perEndpoint: endpoint.optional().describe("The limits of each of its endpoints."),
     ceiling: endpoint.optional().describe("The highest limits that its endpoints may set."),
-    endpoints: z.record(ENDPOINT_ID, endpoint).optional(),
+    endpoints: z
+      .record(ENDPOINT_ID, endpoint)
+      .optional()
+      .describe("The limits of single endpoints, by id."),
   });
   const sender = z.strictObject({
     perTenant: endpoint.optional().describe("The limits of each tenant, over all its endpoints."),
     perEndpoint: endpoint.optional().describe("The limits of each endpoint."),
     ceiling: endpoint.optional().describe("The highest limits that endpoints may set."),
-    tenants: z.record(ENDPOINT_ID, tenant).optional(),
+    tenants: z
+      .record(ENDPOINT_ID, tenant)
+      .optional()
+      .describe("The limits of single tenants, by id."),
     budgetWarnings: z
-      .record(NAME, z.strictObject({ tenant: ENDPOINT_ID.optional() }))
+      .record(
+        NAME,
+        z.strictObject({
+          tenant: ENDPOINT_ID.optional().describe(
+            "The tenant that gets the warnings. Defaults to operator.",
+          ),
+        }),
+      )
       .optional()
       .describe("The buckets whose warnings of budgets the sender's workers send, by name."),
   });

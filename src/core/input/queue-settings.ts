@@ -43,10 +43,20 @@ export const DEFAULTED: {
   readonly attempts: z.ZodOptional<z.ZodType<number>>;
   readonly backoff: z.ZodOptional<z.ZodType<NonNullable<JobDefaults["backoff"]>>>;
 } = {
-  priority: PRIORITY.optional(),
-  maxWaitMs: TIME,
-  attempts: wholeNumber(1, 1_000, "attempts").optional(),
-  backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
+  priority: PRIORITY.optional().describe(
+    "Jobs of a higher priority start first. Defaults to normal.",
+  ),
+  maxWaitMs: TIME.describe("How long after its due time the first attempt may start, in ms."),
+  attempts: wholeNumber(1, 1_000, "attempts").optional().describe("The most attempts of a job."),
+  backoff: z
+    .strictObject({
+      baseMs: TIME.describe(
+        "The longest wait before the second attempt, in ms. It doubles with each attempt.",
+      ),
+      maxMs: TIME.describe("The longest wait before any attempt, in ms."),
+    })
+    .optional()
+    .describe("The waits between the attempts of a job."),
 };
 
 /** The limits for stored done jobs. A done job is removed once it exceeds either limit. */
@@ -59,8 +69,10 @@ export interface KeepDone {
 
 const KEEP_DONE: z.ZodType<KeepDone> = z.strictObject(
   {
-    count: wholeNumber(0, 10_000_000, "jobs").optional(),
-    forMs: TIME,
+    count: wholeNumber(0, 10_000_000, "jobs")
+      .optional()
+      .describe("How many done jobs are stored at most."),
+    forMs: TIME.describe("How long a done job is stored, in ms."),
   },
   {
     error: (issue) =>
@@ -78,8 +90,12 @@ export interface KeepFailed {
 
 const KEEP_FAILED: z.ZodType<KeepFailed> = z.strictObject(
   {
-    count: wholeNumber(0, 10_000_000, "jobs").optional(),
-    forMs: wholeNumber(1, 100 * 365 * 86_400_000, "milliseconds").optional(),
+    count: wholeNumber(0, 10_000_000, "jobs")
+      .optional()
+      .describe("How many dead letters are stored at most."),
+    forMs: wholeNumber(1, 100 * 365 * 86_400_000, "milliseconds")
+      .optional()
+      .describe("How long a dead letter is stored, in ms."),
   },
   {
     error: (issue) =>
@@ -102,7 +118,10 @@ const MAX_BACKLOG: z.ZodType<number | MaxBacklog> = z.union(
   [
     MOST_JOBS,
     z
-      .strictObject({ all: MOST_JOBS.optional(), perKey: MOST_JOBS.optional() })
+      .strictObject({
+        all: MOST_JOBS.optional().describe("The most pending jobs of the whole queue."),
+        perKey: MOST_JOBS.optional().describe("The most pending jobs of each key."),
+      })
       .refine(({ all, perKey }) => all !== undefined || perKey !== undefined, {
         error: BACKLOG_REMEDY,
       }),

@@ -49,7 +49,9 @@ const AMOUNT = z.number(AMOUNT_ERROR).positive(AMOUNT_ERROR).max(MOST_UNITS, AMO
 const PER_ERROR = { error: 'give "day", "week", "month", "quarter", "year", or { days: 30 }' };
 /** More days would make each draw too long, because it sends the start of each day. */
 const MOST_DAYS = 100;
-const DAYS = z.strictObject({ days: wholeNumber(2, MOST_DAYS, "days") });
+const DAYS = z.strictObject({
+  days: wholeNumber(2, MOST_DAYS, "days").describe("The number of days in the rolling period."),
+});
 const CARRY_ERROR = { error: "give true, false, or { max: 100 }" };
 const PARTS_ERROR = { error: "give parts of the amount in ascending order, such as [0.5, 0.8]" };
 const MOST_PARTS = 10;
@@ -70,7 +72,15 @@ const BUDGET = z.strictObject({
   per: PER,
   timeZone: TIME_ZONE.optional(),
   weekStart: WEEK_START.optional(),
-  carryOver: z.union([z.boolean(), z.strictObject({ max: AMOUNT })], CARRY_ERROR).optional(),
+  carryOver: z
+    .union(
+      [
+        z.boolean(),
+        z.strictObject({ max: AMOUNT.describe("The most that is added to the next period.") }),
+      ],
+      CARRY_ERROR,
+    )
+    .optional(),
   warnAt: WARN_AT.optional(),
   onSpent: ON_SPENT.optional(),
   reserveMs: RESERVE_MS.optional(),
@@ -635,7 +645,12 @@ const IN_FILES: Readonly<
       align: z
         .union([
           z.literal("epoch"),
-          z.strictObject({ at: z.string(), timeZone: z.string() }).describe("A local time."),
+          z
+            .strictObject({
+              at: z.string().describe("The local time at which a window begins, such as 00:00."),
+              timeZone: z.string().describe("The time zone, such as Europe/Berlin."),
+            })
+            .describe("A local time."),
         ])
         .optional()
         .describe(
@@ -722,7 +737,13 @@ export function limitSchemas(): {
 } {
   const rate = z
     .union(
-      [z.string(), z.strictObject({ calls: wholeNumber(1, MOST, "calls"), per: z.string() })],
+      [
+        z.string(),
+        z.strictObject({
+          calls: wholeNumber(1, MOST, "calls").describe("The number of calls in the period."),
+          per: z.string().describe("The period, such as 1s or 5min."),
+        }),
+      ],
       { error: "give a rate such as 100/s, 60/min, 5000/h or 1/2s" },
     )
     .describe("How fast: 100/s, 60/min, 5000/h, 1/2s, or { calls, per }.");
@@ -738,7 +759,7 @@ export function limitSchemas(): {
   );
   const schemas = { rate, per, units, beside: { unit, shadow } };
   const kinds = Object.entries(IN_FILES).map(([kind, { fields }]) =>
-    z.strictObject({ kind: z.literal(kind), ...fields(schemas) }),
+    z.strictObject({ kind: z.literal(kind).describe("The kind of limit."), ...fields(schemas) }),
   );
   const limit = z
     .union([

@@ -32,7 +32,7 @@ describe("the entry for the catalog of SchemaStore", () => {
   );
   /** As the catalog compiles its schemas. */
   const makeCheck = (): ValidateFunction =>
-    new Ajv({ strict: true, strictTypes: true, strictTuple: true, strictRequired: true }).compile(
+    new Ajv({ strict: true, strictTypes: true, strictTuples: true, strictRequired: true }).compile(
       schema,
     );
 

@@ -4,7 +4,7 @@
 # requests, which never needs more than two of three permits, keeps the large one out until its timeout.
 #
 # Output seen on 30 November 2026 with Node 20.20.2, redis-semaphore 5.8.0, ioredis 5.11.1, Redis 7.0.15:
-#   41 requests for one permit passed the request for three, which ended with: timeout
+#   70 requests for one permit passed the request for three, which ended with: timeout
 #
 # Exits with 0 while this is so, and with 1 once the behaviour has changed. Needs a redis-server on the PATH.
 set -euo pipefail

@@ -3,11 +3,12 @@
 -- The turns of a scope are stored in order in one string at scope.turns_key. First come doubles, and then the names
 -- of the askers, each after a space. The string expires a minute after the last turn. The doubles:
 --   number of doubles; then per turn: since_us due_us start_us needs amounts, and per need its order and an amount of
---   each limit. Where keys take turns, four more amounts follow: call_since_us span_us start_us weight. span_us is the
---   virtual time that the need takes. weight is the sum of the weights of the first names of its keys, without names that
---   an earlier need has. Then the string ends with the keys of each turn, after a TURN_BEGIN. There, each need has its
---   first key after a NAMES_BEGIN. Each further key has a NAMES_JOINED before it. After it come a SINCE_BEGIN and how much
---   later than the first one it began to wait, in us.
+--   each limit.
+-- Where keys take turns, four more amounts follow: call_since_us span_us start_us weight. The virtual time that the
+-- need takes is its span_us. Its weight is the sum of the weights of the first names of its keys, without names that an
+-- earlier need has. Then the string ends with the keys of each turn, after a TURN_BEGIN. There, each need has its first
+-- key after a NAMES_BEGIN. Each further key has a NAMES_JOINED before it. After it come a SINCE_BEGIN and how much later
+-- than the first one it began to wait, in us.
 local WINDOW_US, KEEP_TURNS_MS = 1000000, 60000
 -- The distance between two ranks in an order. It exceeds every time of a bucket's clock until 2041. With four ranks,
 -- orders are still exact as doubles.

@@ -29,7 +29,7 @@ interface Cluster {
   readonly group: Start;
 }
 
-const { start } = children();
+const processes = children();
 
 function openCluster(library: Library): Cluster {
   const { hostname: host, port } = new URL(inject("redisUrl"));
@@ -44,7 +44,7 @@ function openCluster(library: Library): Cluster {
     (kind: MemberConfig["kind"]): Start =>
     async (options = {}) => {
       const config: MemberConfig = { library, kind, options: { ...common, ...options } };
-      const child = start("limiter-member.ts", [JSON.stringify(config)]);
+      const child = processes.start("limiter-member.ts", [JSON.stringify(config)]);
       let count = 0;
       const replyTo = async (number: number): Promise<unknown> => {
         const found = (): MemberReply | undefined =>

@@ -69,7 +69,7 @@ describe("the turns of a bucket", () => {
     expect([second!.key, second!.goesFirst]).toEqual(["small", "floor"]);
   });
 
-  it("tell how long each key waits, if several keys share a position", async () => {
+  it("show how long each key waits, if several keys share a position", async () => {
     const [bucket] = await openBuckets(EVEN);
     holdCalls(bucket!, { key: "early" });
     await haveTurns(bucket!, 1);

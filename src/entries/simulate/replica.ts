@@ -88,6 +88,8 @@ export interface ReplicaContext {
   readonly policy: Policy;
   readonly buckets: MemoryBuckets;
   readonly events: Events;
+  /** The simulated time, in ms. */
+  readonly now: () => number;
   /** How long a request to Redis and its reply take together, in ms. */
   readonly roundTripMs: number;
   /** Called when a call starts. `bindsAt` is the number of the limit that delayed it, as in `Granted`. */
@@ -137,13 +139,13 @@ const NO_LOOKUPS: ReadonlySet<Group> = new Set();
  * process (`throttle/waiting/`), and does what `pacer.ts` and `dispatch.ts` do, without promises and timers.
  */
 export function createReplica(index: number, context: ReplicaContext): Replica {
-  const { policy, buckets, events, roundTripMs, onLeave, onRefuse } = context;
+  const { policy, buckets, events, now, roundTripMs, onLeave, onRefuse } = context;
   const asker = `replica-${index}`;
   const oneWayMs = roundTripMs / 2;
   const leadMs = Math.max(0, roundTripMs - MARGIN_MS);
   /** How far this replica's clock is ahead of the bucket's: replies arrive after one way. See `createBucketClock`. */
   const offsetMs = oneWayMs - ORIGIN_MS;
-  const schedule = createGroupSchedule();
+  const schedule = createGroupSchedule(now);
   const askTimes = createAskTimes(schedule.soonest, { leadMs });
   const groups = createGroups({ name: BUCKET } as SlotContext, () => policy);
   const groupsByCost = new Map<string, Group>();

@@ -91,6 +91,7 @@ export function openRun(given: Omit<ReadSimulation, "policy"> & { readonly polic
       policy,
       buckets,
       events,
+      now: () => nowMs,
       roundTripMs,
       onLeave: (call, slot, atMs) => leave(index, call, slot, atMs),
       onRefuse: (call, atMs) => refuse(index, call, atMs),

@@ -110,7 +110,8 @@ const TURNS_KEPT_MS = 60_000;
  */
 export const MANY = 200;
 
-export function createGroupSchedule(): GroupSchedule {
+/** `now` is the clock of all times here. Defaults to `performance.now()`; simulations pass their own time. */
+export function createGroupSchedule(now: () => number = () => performance.now()): GroupSchedule {
   const all = new Set<Group>();
   const byKey = new Map<string, Set<Group>>();
   /**
@@ -137,7 +138,7 @@ export function createGroupSchedule(): GroupSchedule {
     all.add(group);
     writable(group).queuedAt = lastQueuedAt += 1;
     if (group.turns !== undefined && group.turns.names !== WITHOUT_KEY.names) {
-      turnsUntilMs = performance.now() + TURNS_KEPT_MS;
+      turnsUntilMs = now() + TURNS_KEPT_MS;
     }
     // Idle time earns no credit.
     writable(group).turnTags = group.turns === undefined ? [] : [virtualNow];
@@ -289,13 +290,13 @@ export function createGroupSchedule(): GroupSchedule {
       },
     },
     get areTurns() {
-      return performance.now() < turnsUntilMs;
+      return now() < turnsUntilMs;
     },
     get deferredGroups() {
       return deferred.size;
     },
     get deferredCallers() {
-      const nowMs = performance.now();
+      const nowMs = now();
       let callers = 0;
       for (const { line, held, notBeforeMs } of deferred) {
         if (notBeforeMs > nowMs) callers += line.size - held.size;
@@ -339,13 +340,13 @@ export function createGroupSchedule(): GroupSchedule {
       writable(group).behind = newest;
       moveToEnd(group);
     },
-    learnTurns({ virtualNow: now, nextCalls }, groups) {
+    learnTurns({ virtualNow: latest, nextCalls }, groups) {
       // Calls of other processes have keys that take turns, so those of this one do from now on.
-      if (nextCalls[0]?.length === 0) turnsUntilMs = performance.now() + TURNS_KEPT_MS;
+      if (nextCalls[0]?.length === 0) turnsUntilMs = now() + TURNS_KEPT_MS;
       if (nextCalls[0]?.length === 0) return;
       // Tags begin anew once no key has taken turns for a while.
-      if (now < virtualNow) for (const group of all) writable(group).turnTags = [0];
-      virtualNow = now;
+      if (latest < virtualNow) for (const group of all) writable(group).turnTags = [0];
+      virtualNow = latest;
       for (const [index, group] of groups.entries()) {
         writable(group).turnTags = nextCalls[index]!;
         writable(group).keepsTags = group.line.size > group.held.size;

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { fixedWindow, InvalidOptionError } from "sluice";
 import { simulate, type SimulatedOutcome } from "sluice/simulate";
 import { worstWindow } from "../../../src/entries/testing/worst-window.ts";
@@ -28,6 +28,22 @@ describe("simulate()", () => {
 
     expect(two).toEqual(one);
     expect(other!.waits).not.toEqual(one!.waits);
+  });
+
+  it("gives the same result however fast the machine is", () => {
+    const arrivals = [
+      { ratePerSecond: 60, durationMs: 4_000, keys: 3 },
+      { ratePerSecond: 60, durationMs: 4_000 },
+    ];
+    const found = [0, 3_600_000].map((eachMs) => {
+      let nowMs = 0;
+      const clock = vi.spyOn(performance, "now").mockImplementation(() => (nowMs += eachMs));
+      const outcomes = outcomesOf({ policy: { rate: "100/s" }, arrivals, replicas: 2 });
+      clock.mockRestore();
+      return outcomes;
+    });
+
+    expect(found[1]).toEqual(found[0]);
   });
 
   it("counts every call once, and says how much of a limit was used", () => {

@@ -45,7 +45,9 @@ describe("in a cluster", () => {
     // What is known of all processes lies under a separate tag. The log of warnings belongs to its bucket.
     const isOfBucket =
       !script.name.startsWith("insight/") || script.name.endsWith("/warnings-read");
-    const tag = isOfBucket ? "bucket" : ":fleet";
+    // The caller gives the key of a limiter, which contains its id.
+    const isOfLimiter = script.name === "limiter-report";
+    const tag = isOfLimiter ? tagOf(request.key) : isOfBucket ? "bucket" : ":fleet";
     expect([...new Set(keys.map(tagOf))]).toEqual([tag]);
   });
 

@@ -28,6 +28,10 @@ describe("a job that kills its worker each time", () => {
     let isOver = false;
 
     restart();
+    // Each death takes seconds on a busy machine, so each is awaited on its own.
+    for (let death = 1; death <= 10; death++) {
+      await waitUntil(() => deaths >= death, `its worker dies ${death} times`);
+    }
     await waitUntil(async () => (await deadly.state()) === "failed", "it is given up");
     await waitUntil(async () => (await queue.counts()).waiting === 0, "the others are fetched");
     const failed = await queue.failed();

@@ -15,8 +15,8 @@ const withProcesses = {
   isolate: false,
   setupFiles: [withoutRedisUrl],
   globalSetup: [globalRedis, globalBuild],
-  // Tests of integration wait for a third of their time, and those of faults for half of it.
-  maxWorkers: 4,
+  // These tests wait for a third of their time. With four workers, processes are late for too many of their slots.
+  maxWorkers: 3,
   /** A busy machine may make real processes late. The output and `.ci/run` show which tests ran twice. */
   retry: 1,
   // One group, so that no worker is idle while the last file of a project runs.

@@ -342,8 +342,10 @@ export function createGroupSchedule(now: () => number = () => performance.now())
     },
     learnTurns({ virtualNow: latest, nextCalls }, groups) {
       // Calls of other processes have keys that take turns, so those of this one do from now on.
-      if (nextCalls[0]?.length === 0) turnsUntilMs = now() + TURNS_KEPT_MS;
-      if (nextCalls[0]?.length === 0) return;
+      if (nextCalls[0]?.length === 0) {
+        turnsUntilMs = now() + TURNS_KEPT_MS;
+        return;
+      }
       // Tags begin anew once no key has taken turns for a while.
       if (latest < virtualNow) for (const group of all) writable(group).turnTags = [0];
       virtualNow = latest;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Anthropic's stream states the output tokens twice: some at its start, and all of them at its end. The figures of the end
-# include those of the start. @langchain/anthropic 1.5.11 adds the two up when the chunks of a stream are joined, so the
-# same answer has more tokens as a stream than without. @ai-sdk/anthropic 3.0.140 takes the last figure.
+# Anthropic's stream states output tokens twice: some at its start, and all of them at its end, where those of the start
+# are included. @langchain/anthropic 1.5.11 adds the two figures when the chunks of a stream are joined. So an answer has
+# more tokens as a stream than without one. @ai-sdk/anthropic 3.0.140 takes the last figure.
 #
 # Output seen on 1 December 2026 with Node 20.20.2, @langchain/core 1.4.0, ai 6.0.326:
 #   stated at the start: 8, at the end: 20
@@ -14,7 +14,8 @@ folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 npm init --yes >/dev/null
-npm install --silent --no-audit --no-fund @langchain/core@1.4.0 @langchain/anthropic@1.5.11 ai@6.0.326 @ai-sdk/anthropic@3.0.140
+npm install --silent --no-audit --no-fund @langchain/core@1.4.0 @langchain/anthropic@1.5.11 \
+  ai@6.0.326 @ai-sdk/anthropic@3.0.140
 cat >run.mjs <<'SCRIPT'
 import { once } from "node:events";
 import { createServer } from "node:http";

@@ -14,7 +14,8 @@ folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 npm init --yes >/dev/null
-npm install --silent --no-audit --no-fund @langchain/core@1.4.0 @langchain/google-genai@2.3.2 ai@6.0.326 @ai-sdk/google@3.0.141
+npm install --silent --no-audit --no-fund @langchain/core@1.4.0 @langchain/google-genai@2.3.2 \
+  ai@6.0.326 @ai-sdk/google@3.0.141
 cat >run.mjs <<'SCRIPT'
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -44,12 +45,10 @@ const { totalUsage: byAiSdk } = await generateText({ model: google(name), prompt
 server.close();
 server.closeAllConnections();
 console.log("sent:      100 prompt, 20 visible, 300 thoughts, 420 in all");
-console.log(
-  `LangChain: ${byLangChain.input_tokens} input, ${byLangChain.output_tokens} output, ${byLangChain.total_tokens} in all`,
-);
-console.log(
-  `AI SDK:    ${byAiSdk.inputTokens} input, ${byAiSdk.outputTokens} output, ${byAiSdk.totalTokens} in all`,
-);
-process.exit(byLangChain.output_tokens === 20 && byAiSdk.outputTokens === 320 ? 0 : 1);
+const { input_tokens, output_tokens, total_tokens } = byLangChain;
+const { inputTokens, outputTokens, totalTokens } = byAiSdk;
+console.log(`LangChain: ${input_tokens} input, ${output_tokens} output, ${total_tokens} in all`);
+console.log(`AI SDK:    ${inputTokens} input, ${outputTokens} output, ${totalTokens} in all`);
+process.exit(output_tokens === 20 && outputTokens === 320 ? 0 : 1);
 SCRIPT
 node run.mjs

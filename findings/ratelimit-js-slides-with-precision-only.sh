@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ratelimit.js 1.8.0 says that it uses sliding windows. It does so for rules with a `precision` alone. The window of another
-# rule, such as the first one in its documentation, begins at a multiple of its length on the clock. So a rule of 5 calls
-# in 4 s allows 10 within 1.5 s.
+# The documentation of ratelimit.js 1.8.0 says that it uses sliding windows. It does so for rules with a `precision`
+# alone. The windows of other rules, such as the first one of the documentation, begin at multiples of their length on
+# the clock. So a rule of 5 calls in 4 s allows 10 within 1.5 s.
 #
 # Output seen on 1 December 2026 with Node 20.20.2, ratelimit.js 1.8.0, ioredis 5.11.1, Redis 7.0.15:
 #   no precision:   10 of 30 calls within 1.5 s around the turn of a window

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# replicate 1.4.0 repeats a refused call up to five times, and its comments say that it obeys Retry-After and otherwise
-# waits longer and longer. It never waits: all six requests are sent within some ms, with a number of seconds, with a date,
-# and without the header.
+# replicate 1.4.0 repeats a refused call up to five times. Its comments say that it obeys Retry-After, and otherwise waits
+# longer each time. It does neither: all six requests leave within some ms, with a number of seconds, with a date, and
+# without the header.
 #
 # Output seen on 1 December 2026 with Node 20.20.2, replicate 1.4.0:
 #   Retry-After: 2         -> 6 requests within 46 ms

@@ -4,7 +4,7 @@
  */
 import type { CountTokens } from "./estimate.ts";
 import { tokensIn } from "./count-tokens.ts";
-import { isTokenCount, mergeUsage, usageIn, type Usage } from "./usage.ts";
+import { addUsageOf, isTokenCount, usageIn, type Usage } from "./usage.ts";
 
 /** The result of reading an answer. */
 export interface Answered {
@@ -52,7 +52,7 @@ export function createTally(count: CountTokens): Tally {
       stored = { ...stored, ...storedIn(event) };
       const stated = usageIn(event);
       if (stated !== undefined) {
-        usage = mergeUsage(usage, stated);
+        usage = addUsageOf(event, stated, usage);
         if (stated.output !== undefined) isOutputStated = !isBeginning(event);
       }
       text += textIn(event, count);

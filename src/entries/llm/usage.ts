@@ -255,8 +255,23 @@ export function usageInHeaders(headers: Headers): Usage | undefined {
   return { input, cacheRead: cacheRead ?? 0, cacheWrite: cacheWrite ?? 0, output };
 }
 
+/**
+ * Adds the usage of an event to that of the events before it. The chunks of a LangChain stream each
+ * state their part, whatever the API states. In other streams, the figures of the later event take
+ * precedence.
+ */
+export function addUsageOf(event: unknown, stated: Usage, before: Usage): Usage {
+  const isPart = objectOf(objectOf(event)?.["usage_metadata"]) !== undefined;
+  if (!isPart) return mergeUsage(before, stated);
+  const sums = Object.entries(stated).map(([name, figure]) => {
+    const figures = [before[name as keyof Usage], figure].filter((each) => each !== undefined);
+    return [name, figures.length === 0 ? undefined : sum(figures)] as const;
+  });
+  return mergeUsage(before, Object.fromEntries(sums) as Usage);
+}
+
 /** Merges the usage of two events. Figures of the later event take precedence. */
-export function mergeUsage(before: Usage, later: Usage): Usage {
+function mergeUsage(before: Usage, later: Usage): Usage {
   const stated = Object.entries(later).filter(([, figure]) => figure !== undefined);
   return { ...before, ...(Object.fromEntries(stated) as Usage) };
 }

@@ -419,6 +419,22 @@ describe("the usage in a stream", () => {
     expect(await settled(google, streamed("application/json", list, 9))).toEqual({ input: 4 });
   });
 
+  it("is the sum of LangChain's chunks, each of which states a part", async () => {
+    const parts = [
+      { input_tokens: 150, output_tokens: 8, input_token_details: { cache_read: 50 } },
+      undefined,
+      { input_tokens: 0, output_tokens: 20 },
+    ];
+    const stream = (async function* () {
+      for (const usage_metadata of parts) yield { content: "Hi", usage_metadata };
+    })();
+
+    const taken = settled(claude, stream);
+    for await (const _chunk of stream);
+
+    expect(await taken).toEqual({ input: 100, output: 28 });
+  });
+
   it.each([3, 100_000])("is in Bedrock's frames, in pieces of %i bytes", async (size) => {
     const bytes = Buffer.concat([
       frame({ contentBlockDelta: { delta: { text: "Hi {" } } }),

@@ -53,6 +53,7 @@ import { readOwnProperty, readProperty } from "./properties.ts";
 import {
   periodIn,
   unitOf,
+  hasOnlyEmptyQuotas,
   latestOf,
   LONGEST_RESET_MS,
   longestReset,
@@ -367,6 +368,8 @@ function meaningOfRefusal({
   if (status === undefined) return undefined;
   if (BY_SENTENCE.has(status) && saysUsedUp(facts.text)) return "quota";
   if (BY_SENTENCE.has(status) && saysTooMany(facts.text)) return "rate";
+  // express-slow-down sends a quota of 0 and a `Retry-After` with every response, so also with a missing permission.
+  if (hasOnlyEmptyQuotas(headers, wallNowMs)) return undefined;
   const isMarked = usedUp.length > 0 || readRetryAfter(headers, wallNowMs) !== undefined;
   return BY_HEADER.has(status) && (isMarked || isUsedUp(headers)) ? "rate" : undefined;
 }

@@ -137,6 +137,12 @@ export function readUsedUp(headers: Headers, wallNowMs: number): readonly UsedUp
   });
 }
 
+/** True if the headers name quotas, and each of them has a size of 0. */
+export function hasOnlyEmptyQuotas(headers: Headers, wallNowMs: number): boolean {
+  const stated = readStated(headers, wallNowMs);
+  return stated.length > 0 && stated.every(({ limit }) => limit === 0);
+}
+
 export function longestReset(usedUp: readonly UsedUp[]): UsedUp | undefined {
   return usedUp.toSorted((a, b) => (b.resetAfterMs ?? 0) - (a.resetAfterMs ?? 0))[0];
 }

@@ -147,6 +147,30 @@ describe("an answer that limits", () => {
   ])("is one of %d with %j: %j", (status, headers, refused) => {
     expect(interpret({ status, headers }, nowMs).answer.refused).toBe(refused);
   });
+
+  it.each([
+    { "x-ratelimit-limit": "0", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "60" },
+    { "ratelimit-limit": "0", "ratelimit-remaining": "0", "ratelimit-reset": "60" },
+    { ratelimit: "limit=0, remaining=0, reset=60" },
+    { ratelimit: '"0-in-1min"; r=0; t=60', "ratelimit-policy": '"0-in-1min"; q=0; w=60' },
+  ])("is none of 200 or 403 with the headers of express-slow-down, %j", (quota) => {
+    const headers = { ...quota, "retry-after": "60" };
+
+    const refused = [200, 403, 429].map(
+      (status) => interpret({ status, headers }, nowMs).answer.refused,
+    );
+
+    expect(refused).toEqual([false, false, true]);
+  });
+
+  it("is one of 403 with a used-up quota beside one of size 0", () => {
+    const headers = {
+      ratelimit: '"none";r=0;t=60, "minute";r=0;t=60',
+      "ratelimit-policy": '"none";q=0, "minute";q=5',
+    };
+
+    expect(interpret({ status: 403, headers }, nowMs).answer.refused).toBe(true);
+  });
 });
 
 describe("a GraphQL result that Shopify throttled", () => {

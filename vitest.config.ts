@@ -10,6 +10,8 @@ const globalRedis = "test/support/setup/global-redis.ts";
 const globalBuild = "test/support/setup/global-build.ts";
 /** By default, Vitest uses one worker for two cores. */
 const maxWorkers = 2;
+/** `.ci/run` runs these tests beside those with processes, at a low priority. */
+const inProcess = { testTimeout: 600_000, hookTimeout: 180_000 };
 const withProcesses = {
   // To load the sources anew for each file takes more than a second.
   isolate: false,
@@ -83,7 +85,7 @@ export default defineConfig({
           name: "unit",
           expect: patient,
           include: ["test/unit/**/*.test.ts"],
-          testTimeout: 60_000,
+          ...inProcess,
           // To load the sources anew for each file takes two fifths of the time of all.
           isolate: false,
           maxWorkers,
@@ -96,7 +98,7 @@ export default defineConfig({
           name: "conformance",
           expect: patient,
           include: ["test/conformance/**/*.test.ts", "test/fuzz/**/*.test.ts"],
-          testTimeout: 120_000,
+          ...inProcess,
           isolate: false,
           maxWorkers,
           setupFiles,

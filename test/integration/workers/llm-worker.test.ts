@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { describe, expect, it } from "vitest";
-import type { Queue } from "sluice";
+import type { JobFailedError, Queue } from "sluice";
 import { openai } from "sluice/llm";
 import {
   LLM_QUEUE,
@@ -17,8 +17,9 @@ import {
 } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import type { ScriptProcess } from "../../support/children/script-process.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
-import { refusalOf, workerFiles, type Environment } from "../../support/jobs/worker-files.ts";
+import { expectRefused, workerFiles, type Environment } from "../../support/jobs/worker-files.ts";
 
 const API_KEY = "sk-secret-0123456789";
 const LIMITS = {
@@ -189,16 +190,17 @@ describe("the LLM worker", () => {
     expect(Math.min(...later) - refused!).toBeGreaterThanOrEqual(2_000);
   });
 
-  it.each([400, 401, 403, 404])("gives a job up that is answered %i", async (status) => {
-    const api = await apis.start(() => refusal(status));
-    const queue = openQueue();
-    const job = await queue.enqueue(REQUEST, FAST);
+  it("gives a job up that is answered 400, 401, 403 or 404", async () => {
+    const statuses = [400, 401, 403, 404];
+    const api = await apis.start((_call, number) => refusal(statuses[number] ?? 500));
+    const jobs = await openQueue().enqueueMany(Array<ChatRequest>(4).fill(REQUEST), FAST);
 
     startWorker(api);
+    const refused = await Promise.all(jobs.map((job) => rejectionOf(job.finished())));
 
-    const reason = `was answered ${status} (some_code)`;
-    await expect(job.finished()).rejects.toMatchObject({ code: "ERR_JOB_FAILED", reason });
-    expect(api.calls).toHaveLength(1);
+    const reasons = statuses.map((status) => `was answered ${status} (some_code)`);
+    expect(refused.map((error) => (error as JobFailedError).reason).toSorted()).toEqual(reasons);
+    expect(api.calls).toHaveLength(4);
   });
 
   it("asks again after a 500, a connection that breaks, and an answer that breaks off", async () => {
@@ -222,18 +224,22 @@ describe("the LLM worker", () => {
     expect(api.calls).toHaveLength(5);
   });
 
-  it.each([
-    ["names no model", { messages: REQUEST.messages }],
-    ["has no messages", { model: "gpt-test", messages: [] }],
-    ["asks for more than one answer", { ...REQUEST, n: 2 }],
-    ["has tools", { ...REQUEST, stream: true, tools: [] }],
-  ])("gives a job up that %s, and sends nothing", async (problem, data) => {
+  it("gives a job up that cannot be sent, and sends nothing", async () => {
     const api = await apis.start(() => completion("Because."));
-    const job = await openQueue().enqueue(data as ChatRequest, FAST);
+    const problems: readonly (readonly [string, object])[] = [
+      ["names no model", { messages: REQUEST.messages }],
+      ["has no messages", { model: "gpt-test", messages: [] }],
+      ["asks for more than one answer", { ...REQUEST, n: 2 }],
+      ["has tools", { ...REQUEST, stream: true, tools: [] }],
+    ];
+    const requests = problems.map(([, request]) => request as ChatRequest);
+    const jobs = await openQueue().enqueueMany(requests, FAST);
 
     startWorker(api);
 
-    await expect(job.finished()).rejects.toThrow(`cannot be sent: it ${problem}`);
+    for (const [at, [problem]] of problems.entries()) {
+      await expect(jobs[at]!.finished()).rejects.toThrow(`cannot be sent: it ${problem}`);
+    }
     expect(api.calls).toEqual([]);
   });
 
@@ -272,18 +278,19 @@ describe("the LLM worker", () => {
   });
 });
 
-describe("the settings of the LLM worker", () => {
-  it.each([
-    ["OPENAI_API_KEY", "", "is not set; give the key of the API"],
-    ["OPENAI_API_KEY", "my password", "cannot be used; give printable ASCII characters"],
-    ["OPENAI_BASE_URL", "ftp://me:password@localhost", "give an http or https address"],
-    ["SLUICE_REQUESTS_PER_MIN", "0", "give a whole number of requests from 1 to 1000000"],
-    ["SLUICE_TOKENS_PER_MIN", "many", 'is "many"; give a whole number of tokens from 1'],
-  ])("are refused with a line that names %s when it is %j", async (variable, value, remedy) => {
-    const worker = startWorker({ url: "http://127.0.0.1:1" }, { [variable]: value });
+it("the settings of the LLM worker are refused, with a line for each that says what to give", async () => {
+  const startRefused = (env: Environment): ScriptProcess =>
+    startWorker({ url: "http://127.0.0.1:1" }, env);
 
-    expect(await worker.ended).toBe(2);
-    expect(worker.stderr).toMatch(refusalOf(variable, remedy));
-    expect(worker.stderr).not.toContain("password");
-  });
+  await expectRefused(
+    [
+      ["OPENAI_API_KEY", "", "is not set; give the key of the API"],
+      ["OPENAI_BASE_URL", "ftp://me:password@localhost", "give an http or https address"],
+      ["SLUICE_REQUESTS_PER_MIN", "0", "give a whole number of requests from 1 to 1000000"],
+      ["SLUICE_TOKENS_PER_MIN", "many", 'is "many"; give a whole number of tokens from 1'],
+    ],
+    startRefused,
+  );
+  const spaced = "cannot be used; give printable ASCII characters";
+  await expectRefused([["OPENAI_API_KEY", "my password", spaced]], startRefused);
 });

@@ -11,6 +11,7 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 import { freePort } from "../../support/redis/redis-port.ts";
 import { scriptProcesses, type ScriptProcess } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
+import { expectRefused, type RefusedSetting } from "../../support/jobs/worker-files.ts";
 import { KEYS, LOCAL, openHooks, put, startReceiver } from "../../support/webhooks/open-hooks.ts";
 
 const scripts = scriptProcesses();
@@ -261,34 +262,36 @@ describe("a webhook worker that gets a stop signal", () => {
 });
 
 describe("the settings of the webhook worker", () => {
-  it.each([
-    ["REDIS_URL", "", "is not set; give the address of Redis"],
+  it("are refused together, with a line for each that says what to give", async () => {
+    const rate = "write whole calls per time, from 1 to 1,000,000,000, such as";
+    await expectRefused(
+      [
+        ["REDIS_URL", "", "is not set; give the address of Redis"],
+        ["SLUICE_RATE", "fast", `${rate} "100/s"`],
+        ["SLUICE_BURST", "0", "give a whole number of calls from 1"],
+        ["SLUICE_WEBHOOK_KEYS", "", "is not set; give keys such as"],
+        ["SLUICE_ALLOW_HTTP", "yes", "give true or false"],
+        ["SLUICE_SCHEDULE_MS", "0,5s", "give waits in milliseconds, such as 0,5000,60000"],
+        ["SLUICE_TENANT_PARALLEL", "many", "give a whole number of calls from 1 to 1000"],
+        ["SLUICE_ENDPOINT_RATE", "fast", "write whole calls per time"],
+        ["SLUICE_ENDPOINT_PARALLEL", "0", "give a whole number of calls from 1 to 1000"],
+        ["SLUICE_CONCURRENCY", "many", 'is "many"; give a whole number of jobs from 1 to 100000'],
+        ["SLUICE_QUEUE", "a:b", 'give 1 to 256 characters without "{", "}" and ":"'],
+        ["LOG_LEVEL", "loud", "give one of fatal, error, warn, info, debug, trace, silent"],
+      ],
+      startWorker,
+    );
+  });
+
+  it.each<RefusedSetting>([
     ["REDIS_URL", "http://user:password@localhost", "give an address such as redis://"],
-    ["SLUICE_RATE", "fast", 'write whole calls per time, from 1 to 1,000,000,000, such as "100/s"'],
-    ["SLUICE_BURST", "0", "give a whole number of calls from 1"],
-    ["SLUICE_WEBHOOK_KEYS", "", "is not set; give keys such as"],
     ["SLUICE_WEBHOOK_KEYS", "k1:password", 'give "k1:" and 32 random bytes as base64'],
     ["SLUICE_ALLOW", "localhost", "or single addresses"],
-    ["SLUICE_ALLOW_HTTP", "yes", "give true or false"],
     ["SLUICE_PROXY", "user:password@proxy", "give a URL such as"],
-    ["SLUICE_SCHEDULE_MS", "0,5s", "give waits in milliseconds, such as 0,5000,60000"],
     ["SLUICE_TIMEOUT_MS", "60000", "give a whole number of milliseconds from 100 to 30000"],
-    ["SLUICE_TENANT_PARALLEL", "many", "give a whole number of calls from 1 to 1000"],
-    ["SLUICE_ENDPOINT_RATE", "fast", "write whole calls per time"],
-    ["SLUICE_ENDPOINT_PARALLEL", "0", "give a whole number of calls from 1 to 1000"],
     ["SLUICE_OPERATOR", "a b", "give 1 to 100 letters"],
-    ["SLUICE_CONCURRENCY", "many", 'is "many"; give a whole number of jobs from 1 to 100000'],
-    ["SLUICE_QUEUE", "a:b", 'give 1 to 256 characters without "{", "}" and ":"'],
-    ["LOG_LEVEL", "loud", "give one of fatal, error, warn, info, debug, trace, silent"],
-  ])("are refused with a line that names %s when it is %j", async (variable, value, remedy) => {
-    const worker = startWorker({ [variable]: value });
-
-    expect(await worker.ended).toBe(2);
-
-    expect(worker.stderr.trimEnd().split("\n")).toHaveLength(1);
-    expect(worker.stderr).toContain(variable);
-    expect(worker.stderr).toContain(remedy);
-    expect(worker.stderr).not.toContain("password");
+  ])("are refused with a line that names %s when it is %j", async (...refused) => {
+    await expectRefused([refused], startWorker);
   });
 
   it("are refused by the name of the variable where two of them do not go together", async () => {

@@ -1,4 +1,4 @@
-import { inject } from "vitest";
+import { expect, inject } from "vitest";
 import type { RealSluices } from "../setup/real-sluice.ts";
 import { scriptProcesses, type ScriptProcess } from "../children/script-process.ts";
 
@@ -9,10 +9,27 @@ export interface WorkerFiles {
   start(file: string, env: Environment): ScriptProcess;
 }
 
-/** All that a worker says of a variable that can never work: one line, with the remedy. */
-export function refusalOf(variable: string, remedy: string): RegExp {
-  const escaped = remedy.replaceAll(/[^\w ]/g, String.raw`\$&`);
-  return new RegExp(`^${variable} .*${escaped}.*\n$`);
+/** A variable, a value that can never work, and what the worker says to give instead. */
+export type RefusedSetting = readonly [variable: string, value: string, remedy: string];
+
+/** Starts a worker with all of these values, and checks that it ends with one line for each, and nothing else. */
+export async function expectRefused(
+  refused: readonly RefusedSetting[],
+  startWorker: (env: Environment) => ScriptProcess,
+): Promise<void> {
+  const worker = startWorker(
+    Object.fromEntries(refused.map(([variable, value]) => [variable, value])),
+  );
+
+  expect(await worker.ended).toBe(2);
+
+  const lines = worker.stderr.trimEnd().split("\n");
+  for (const [variable, , remedy] of refused) {
+    const line = lines.find((each) => each.startsWith(`${variable} `));
+    expect(line, variable).toContain(remedy);
+  }
+  expect(lines).toHaveLength(refused.length);
+  expect(worker.stderr).not.toContain("password");
 }
 
 /** Real processes of workers/; those that a test leaves are killed after it. */

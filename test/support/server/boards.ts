@@ -85,7 +85,10 @@ export async function takePicture(page: Page, hash: string): Promise<void> {
   await page.screenshot({ path: join(folder, name), fullPage: true });
 }
 
-/** What keeps people from using the views of a board: serious findings, and content that is wider than the window. */
+/**
+ * What keeps people from using the views of a board in either theme: serious findings, and content that is wider than the
+ * window.
+ */
 export async function flawsOf(
   page: Page,
   url: string,
@@ -95,8 +98,11 @@ export async function flawsOf(
   for (const [hash, shown] of views) {
     await page.goto(`${url}/${hash}`);
     await page.locator(shown).first().waitFor();
-    await takePicture(page, hash);
-    flaws.push(...(await seriousOf(page)).map((each) => `${hash}: ${each}`));
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      await takePicture(page, hash);
+      flaws.push(...(await seriousOf(page)).map((each) => `${hash}, ${colorScheme}: ${each}`));
+    }
     const overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
     if (overflow !== 0) flaws.push(`${hash}: ${String(overflow)} px too wide`);
   }

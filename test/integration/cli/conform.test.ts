@@ -9,6 +9,7 @@ import { startFleet } from "../../../src/cli/conform/fleet.ts";
 import { versionOfPeer } from "../../../src/cli/conform/limiters/import-peer.ts";
 import { startFakeDownstream } from "../../../src/entries/testing/fake-downstream.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
+import { runCli } from "../../support/children/run-cli.ts";
 import { isRunning } from "../../support/children/is-running.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -94,19 +95,21 @@ describe("sluice conform", { timeout: LIMIT_MS }, () => {
     [["--redis", "redis://[::"], "redis://host:6379"],
     [["--html", "/no-such-folder/report.html", "--redis", "redis://localhost"], "can be written"],
   ])("refuses %j by name", async (args, remedy) => {
-    const { started } = conform({ REDIS_URL: undefined }, ...args);
+    const { code, err } = await runCli(["conform", "--quick", ...args], { REDIS_URL: undefined });
 
-    expect(await started.ended).toBe(2);
-    expect(started.stderr).toContain(args[1]);
-    expect(started.stderr).toContain(remedy);
+    expect(code).toBe(2);
+    expect(err).toContain(args[1]);
+    expect(err).toContain(remedy);
   });
 
   it("names a Redis that does not answer", async () => {
-    const { started } = conform({ REDIS_URL: undefined }, "--redis", "redis://:secret@127.0.0.1:1");
+    const address = "redis://:secret@127.0.0.1:1";
 
-    expect(await started.ended).toBe(4);
-    expect(started.stderr).toContain("Redis at 127.0.0.1:1 does not answer");
-    expect(started.stderr).not.toContain("secret");
+    const { code, err } = await runCli(["conform", "--quick", "--redis", address], {});
+
+    expect(code).toBe(4);
+    expect(err).toContain("Redis at 127.0.0.1:1 does not answer");
+    expect(err).not.toContain("secret");
   });
 
   it("says how to install a limiter that the project does not have", () => {

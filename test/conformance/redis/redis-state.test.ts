@@ -8,8 +8,7 @@ import {
   type DrawRequest,
   type SlotRequest,
 } from "../../../src/core/store.ts";
-import { packNumbers } from "../../../src/stores/redis/scripts/bucket/frame.ts";
-import { runScript, type Script } from "../../../src/stores/redis/scripts/script.ts";
+import { runScript, type Argument, type Script } from "../../../src/stores/redis/scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "../../../src/stores/redis/scripts/bucket/slots-draw.ts";
 import { slotsReturn } from "../../../src/stores/redis/scripts/bucket/give-back.ts";
 import { policyOf, slotsOf } from "../../support/draws/test-replica.ts";
@@ -65,16 +64,9 @@ const fromSlotRequest = (wrong: object): object => ({
   slotRequests: [{ ...slotRequest, ...wrong }],
 });
 /** The arguments with another code for the kind of the first limit, which follows on 7 numbers, 5 of terms and a count. */
-function withKind(
-  args: readonly (string | number | Buffer)[],
-  code: number,
-): (typeof args)[number][] {
-  return args.map((arg, index) => {
-    // The limits are among the first numbers; those of the slot requests follow.
-    if (!Buffer.isBuffer(arg) || index !== 2) return arg;
-    const numbers = new Float64Array(Uint8Array.from(arg).buffer);
-    return packNumbers(Array.from(numbers.with(14, code)));
-  });
+function withKind(args: readonly Argument[], code: number): Argument[] {
+  // The limits are among the first numbers; those of the slot requests follow.
+  return args.map((arg, index) => (index === 2 ? (arg as readonly number[]).with(14, code) : arg));
 }
 const keysOf = async (): Promise<string[]> => (await redis.keys(`${prefix}*`)).sort();
 

@@ -16,11 +16,6 @@ class Bytes extends Uint8Array {
     for (let at = 0; at < count; at++) this[from + at] = text.charCodeAt(at);
     return count;
   }
-
-  copy(target: Uint8Array): number {
-    target.set(this);
-    return this.length;
-  }
 }
 
 /**

@@ -361,16 +361,22 @@ export function doublesIn(format: Expression | undefined): number | undefined {
   return /^<d+$/.test(format.value) ? format.value.length - 1 : undefined;
 }
 
-/** Returns the argument `n` of the format `'<' .. string.rep('d', n)`. */
+/**
+ * Returns the number of doubles in the format `'<dd' .. string.rep('d', n)`: those of the text, and
+ * the argument `n`.
+ */
 export function countOfDoubles(
   format: Expression | undefined,
   localOf: ReadonlyMap<Identifier, Local>,
-): Expression | undefined {
+): { readonly least: number; readonly more: Expression } | undefined {
   if (format?.type !== "BinaryExpression" || format.operator !== "..") return undefined;
   const { left, right } = format;
-  if (left.type !== "StringLiteral" || left.value !== "<" || right.type !== "CallExpression")
-    return undefined;
+  if (left.type !== "StringLiteral" || right.type !== "CallExpression") return undefined;
+  if (!/^<d*$/.test(left.value)) return undefined;
   const [what, count] = right.arguments;
   const isRep = libraryOf(right.base, localOf) === "string.rep";
-  return isRep && what?.type === "StringLiteral" && what.value === "d" ? count : undefined;
+  const isOfDoubles = isRep && what?.type === "StringLiteral" && what.value === "d";
+  return isOfDoubles && count !== undefined
+    ? { least: left.value.length - 1, more: count }
+    : undefined;
 }

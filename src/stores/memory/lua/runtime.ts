@@ -141,6 +141,14 @@ export function digits(value: number, count: number): string {
     return Object.is(value, -0) ? "-0" : String(value);
   }
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  const plain = value.toPrecision(count);
+  // C writes an exponent for the same values, except for the smallest ones.
+  if (Math.abs(value) >= 1e-4 && !plain.includes("e")) {
+    let end = plain.includes(".") ? plain.length : 0;
+    while (plain[end - 1] === "0") end -= 1;
+    if (plain[end - 1] === ".") end -= 1;
+    return end > 0 ? plain.slice(0, end) : plain;
+  }
   const [mantissa, exponent] = value.toExponential(count - 1).split("e") as [string, string];
   const power = Number(exponent);
   if (power >= -4 && power < count) {
@@ -153,7 +161,8 @@ export function digits(value: number, count: number): string {
 }
 
 export function modulo(left: Value, right: Value): number {
-  const [a, b] = [Number(left), Number(right)];
+  const a = Number(left);
+  const b = Number(right);
   return a - Math.floor(a / b) * b;
 }
 

@@ -1,5 +1,13 @@
+import type { Argument } from "../../redis/scripts/script.ts";
 import * as runtime from "./runtime.ts";
-import { tableOf, type Commands, type Table, type Value, type Values } from "./runtime.ts";
+import {
+  packDoubles,
+  tableOf,
+  type Commands,
+  type Table,
+  type Value,
+  type Values,
+} from "./runtime.ts";
 
 /** A translated script, bound to the runtime. */
 export type TranslatedScript = (keys: Table, args: Table, commands: Commands) => Values;
@@ -13,7 +21,7 @@ export function runTranslated(
   script: TranslatedScript,
   request: {
     readonly keys: readonly string[];
-    readonly args: readonly (string | number | Buffer)[];
+    readonly args: readonly Argument[];
     readonly isPacked: boolean;
     readonly commands: Commands;
   },
@@ -26,9 +34,10 @@ export function runTranslated(
 const NOT_ASCII = /[\u0080-\uffff]/;
 
 /** Encodes an argument with one character for each byte. */
-function bytesOf(given: string | number | Buffer): string {
+function bytesOf(given: Argument): string {
   if (typeof given === "number") return String(given);
-  if (typeof given !== "string") return given.toString("latin1");
+  if (typeof given === "object")
+    return Array.isArray(given) ? packDoubles(given) : (given as Buffer).toString("latin1");
   return NOT_ASCII.test(given) ? Buffer.from(given).toString("latin1") : given;
 }
 

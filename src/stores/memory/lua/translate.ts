@@ -202,6 +202,8 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
         return `${one(node.base)}.$${node.identifier.name}`;
       }
       case "IndexExpression":
+        if (node.index.type === "NumericLiteral" && isInput(node.base))
+          return `${one(node.base)}.a[${node.index.value - 1}]`;
         return `$get(${one(node.base)}, ${one(node.index)})`;
       case "UnaryExpression":
         if (node.operator === "not") return `!${test(node.argument)}`;
@@ -212,8 +214,10 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
       case "LogicalExpression":
         return logical(node.operator, node.left, node.right);
       default: {
-        const many = call(node as Call);
-        return isOne(node) ? many : `$first(${many})`;
+        const doubles = readDoubles(node);
+        if (doubles !== undefined) return `${doubles}[0]`;
+        const all = call(node as Call);
+        return isOne(node) ? all : `$first(${all})`;
       }
     }
   }
@@ -228,6 +232,12 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
     const literal = literalOf(local);
     if (literal !== undefined) return one(literal);
     return local.js;
+  }
+
+  /** True for `KEYS` and `ARGV`, which are plain lists. */
+  function isInput(node: Expression): boolean {
+    if (node.type !== "Identifier" || localOf.has(node)) return false;
+    return node.name === "KEYS" || node.name === "ARGV";
   }
 
   function mathName(known: string): string {
@@ -309,7 +319,8 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
       const count = doublesIn(format) ?? countOfDoubles(format, localOf);
       if (count !== undefined && known === "struct.pack") return `$packDoubles(${array(operands)})`;
       if (count !== undefined && operands.length === 1) {
-        const text = typeof count === "number" ? String(count) : one(count);
+        const text =
+          typeof count === "number" ? String(count) : `${count.least} + ${number(count.more)}`;
         return `$unpackDoubles(${text}, ${one(operands[0]!)})`;
       }
     }
@@ -510,12 +521,16 @@ function emit(chunk: Chunk, { localOf, functions, functionOf, isOne }: Resolved)
   }
 
   function openValues(node: Expression): string {
-    if (node.type === "CallExpression" && libraryOf(node.base, localOf) === "struct.unpack") {
-      const count = doublesIn(node.arguments[0]);
-      if (count !== undefined && node.arguments.length === 2)
-        return `$readDoubles(${count}, ${one(node.arguments[1]!)})`;
-    }
-    return `$list(${many(node)})`;
+    return readDoubles(node) ?? `$list(${many(node)})`;
+  }
+
+  /** Translates an unpacking of doubles whose values are read before the next one. */
+  function readDoubles(node: Expression): string | undefined {
+    if (node.type !== "CallExpression" || libraryOf(node.base, localOf) !== "struct.unpack")
+      return undefined;
+    const count = doublesIn(node.arguments[0]);
+    if (count === undefined || node.arguments.length !== 2) return undefined;
+    return `$readDoubles(${count}, ${one(node.arguments[1]!)})`;
   }
 
   /** True if an assignment to these targets may change the value of an expression. */

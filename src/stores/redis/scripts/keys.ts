@@ -32,19 +32,15 @@ export function bucketKeys(
   shadows: readonly Limit[] = [],
 ): string[] {
   const tagged = `${prefix}:{${bucket}}`;
-  const own = keys.flatMap(({ key, limits: keyLimits }) => {
+  const names = [`${tagged}:state`, `${tagged}:line`, `${tagged}:holes`];
+  names.push(...partsOf(tagged, limits, tagged));
+  for (const { key, limits: keyLimits } of keys) {
     const base = `${tagged}:key:${encoded(key)}`;
-    return [`${base}:state`, `${base}:line`, ...partsOf(base, keyLimits, tagged)];
-  });
-  return [
-    `${tagged}:state`,
-    `${tagged}:line`,
-    `${tagged}:holes`,
-    ...partsOf(tagged, limits, tagged),
-    ...own,
-    ...(shadows.length === 0 ? [] : [`${tagged}:shadows`]),
-    ...partsOf(`${tagged}:shadow`, shadows, tagged),
-  ];
+    names.push(`${base}:state`, `${base}:line`, ...partsOf(base, keyLimits, tagged));
+  }
+  if (shadows.length > 0)
+    names.push(`${tagged}:shadows`, ...partsOf(`${tagged}:shadow`, shadows, tagged));
+  return names;
 }
 
 /**
@@ -126,11 +122,15 @@ export function encoded(key: string): string {
  * have their limit's number.
  */
 function partsOf(base: string, limits: readonly Limit[], tagged: string): string[] {
-  return limits.flatMap((limit, index) =>
-    limit.budget === undefined
-      ? partsOfLimit(base, limits, index)
-      : [...budgetKeys(base, budgetName(limit)), budgetIndexKey(tagged), warningsKey(tagged)],
-  );
+  const names: string[] = [];
+  for (const [index, { budget }] of limits.entries()) {
+    if (budget === undefined) names.push(...partsOfLimit(base, limits, index));
+    else {
+      const own = budgetKeys(base, budgetName(limits[index]!));
+      names.push(...own, budgetIndexKey(tagged), warningsKey(tagged));
+    }
+  }
+  return names;
 }
 
 /** Returns the Redis keys of one budget. They keep their names when the rest of the policy changes. */

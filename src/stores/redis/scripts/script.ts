@@ -7,6 +7,7 @@ import type { Cluster, Command, Redis } from "ioredis";
 import { readLuaFile } from "./lua-source.ts";
 import {
   nothing,
+  packNumbers,
   partNames,
   readerOf,
   writerOf,
@@ -21,6 +22,9 @@ import {
 
 const INCLUDE = /^-- @include (\S+)$/gm;
 
+/** An argument of a script. A list of numbers becomes one argument, packed as doubles. */
+export type Argument = Operand | readonly number[];
+
 /**
  * One script in `lua/`. Converts a typed input to Redis keys and arguments, and the reply to a
  * typed value.
@@ -31,7 +35,7 @@ export interface Script<Input, Output> {
   readonly sha: string;
   readonly source: string;
   readonly keys: (input: Input) => readonly string[];
-  readonly args: (input: Input) => readonly Operand[];
+  readonly args: (input: Input) => readonly Argument[];
   /**
    * The names of the arguments, if shapes describe them. The linter compares the names with the
    * script's header.
@@ -144,7 +148,7 @@ export async function runScript<Input, Output>(
   input: Input,
 ): Promise<Output> {
   const keys = script.keys(input);
-  const operands = [keys.length, ...keys, ...script.args(input)] as const;
+  const operands = [keys.length, ...keys, ...script.args(input).map(operandOf)] as const;
   try {
     const isFirst = script.keepsOrder === true && isFirstOnConnection(redis, script.sha);
     const reply = isFirst ? send("eval", script.source) : send("evalsha", script.sha);
@@ -158,6 +162,11 @@ export async function runScript<Input, Output>(
     const sent = [command, text, ...operands] as const;
     return script.isPacked === true ? redis.callBuffer(...sent) : redis.call(...sent);
   }
+}
+
+function operandOf(argument: Argument): Operand {
+  if (typeof argument !== "object" || Buffer.isBuffer(argument)) return argument;
+  return packNumbers(argument);
 }
 
 /** The digests of the scripts whose texts were sent over each client's current connection. */

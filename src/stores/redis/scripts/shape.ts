@@ -6,6 +6,14 @@
 
 export type Operand = string | number | Buffer;
 
+/**
+ * Packs whole numbers as doubles into one argument. Redis reads twenty packed numbers faster than
+ * it parses twenty strings.
+ */
+export function packNumbers(numbers: readonly number[]): Buffer {
+  return Buffer.from(new Float64Array(numbers).buffer);
+}
+
 /** Reads a value from a reply. */
 export interface Reader<Value> {
   read(reply: unknown): Value;

@@ -2,6 +2,9 @@ import { digits, tableOf, type Commands, type Value } from "../../lua/runtime.ts
 import type { Keyspace } from "../keyspace.ts";
 import { bytesOf, floatOf, integerOf, OK, optionOf, sliceOf, syntaxError } from "./arguments.ts";
 
+/** The options of `SET` that an expiry follows. */
+const EXPIRIES: ReadonlySet<string> = new Set(["PX", "EX", "PXAT", "EXAT"]);
+
 export function stringCommands(keyspace: Keyspace): Commands {
   const { nowMs, textAt, put, find, keys, expiresAtMs } = keyspace;
 
@@ -51,7 +54,7 @@ export function stringCommands(keyspace: Keyspace): Commands {
         else if (name === "GET") isGet = true;
         else if (name === "KEEPTTL" && untilMs === undefined)
           untilMs = find(key) === undefined ? Infinity : expiresAtMs(key);
-        else if (untilMs === undefined && name !== undefined && /^(?:PX|EX)(?:AT)?$/.test(name)) {
+        else if (untilMs === undefined && name !== undefined && EXPIRIES.has(name)) {
           const ms = integerOf(options[(at += 1)]) * (name.startsWith("P") ? 1 : 1_000);
           if (ms <= 0) throw new Error("ERR invalid expire time in 'set' command");
           untilMs = name.endsWith("AT") ? ms : nowMs() + ms;

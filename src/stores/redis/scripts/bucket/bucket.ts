@@ -9,16 +9,9 @@ import {
   type SteerRequest,
 } from "../../../../core/store.ts";
 import type { LimitStatus } from "../../../../core/limits/rule.ts";
-import {
-  adaptiveWindow,
-  frameKeys,
-  frameNumbers,
-  packNumbers,
-  shadowsNumbers,
-  type Frame,
-} from "./frame.ts";
+import { adaptiveWindow, frameKeys, frameNumbers, shadowsNumbers, type Frame } from "./frame.ts";
 import { shapeScript } from "../script.ts";
-import { flag, flat, from, int, oneOf, readerOf, rest, text } from "../shape.ts";
+import { flag, flat, from, int, oneOf, packNumbers, readerOf, rest, text } from "../shape.ts";
 import { readStatus } from "./slots-draw.ts";
 
 const policyText = from(({ terms }: Pick<ScopesRequest, "terms">) => terms.text);

@@ -1,5 +1,5 @@
 /**
- * The parts that all scripts of a bucket share: keys, limits, and numbers packed into one argument.
+ * The parts that all scripts of a bucket share: keys, limits, and numbers for one argument.
  */
 import { budgetNumbers } from "../../../../core/limits/budget.ts";
 import { adaptiveNumbers, ruleOf } from "../../../../core/limits/registry.ts";
@@ -25,15 +25,6 @@ export function frameKeys(
 export function frameNumbers({ terms, scopes }: Pick<ScopesRequest, "terms" | "scopes">): number[] {
   const keys = scopes.flatMap(({ limits }) => limitsNumbers(limits));
   return [...termsNumbers(terms), scopes.length, ...keys];
-}
-
-/**
- * Packs whole numbers as doubles into one argument. Redis reads twenty packed numbers faster than
- * it parses twenty strings.
- */
-export function packNumbers(numbers: readonly number[]): Buffer {
-  const doubles = Float64Array.from(numbers);
-  return Buffer.from(doubles.buffer);
 }
 
 /**

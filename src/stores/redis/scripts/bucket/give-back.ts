@@ -1,10 +1,10 @@
 import type { ReturnRequest, Settled, SettleRequest } from "../../../../core/store.ts";
-import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
+import { frameKeys, frameNumbers, shadowsNumbers, type Frame } from "./frame.ts";
 import type { GivenSlot, SlotNoted } from "../../../../core/stores/insight/slots.ts";
 import { slotNoteKey } from "../keys.ts";
 import { SLOT_NOTED } from "./slot-note.ts";
 import { defineScript, type Script } from "../script.ts";
-import { createNumbers, readCrossed } from "./slots-draw.ts";
+import { Numbers, readCrossed } from "./slots-draw.ts";
 
 export type SlotsReturn = ReturnRequest & Frame;
 
@@ -22,12 +22,7 @@ export const slotsReturn: Script<SlotsReturn, void> = defineScript({
       scope.position.leaseOrder,
     ]);
     const slots = [slotsUs.length, ...slotsUs];
-    return [
-      asker,
-      terms.text,
-      name,
-      packNumbers([...head, ...frame, ...positions, ...costs, ...slots]),
-    ];
+    return [asker, terms.text, name, [...head, ...frame, ...positions, ...costs, ...slots]];
   },
   decode: () => undefined,
 });
@@ -42,14 +37,14 @@ export const costsSettle: Script<SettleRequest & Frame, Settled> = defineScript(
     const head = [pinnedUs, slotUs, isUnused ? 1 : 0];
     const own = amounts ? deltas.flatMap((delta, index) => [delta, amounts[index]!]) : deltas;
     const ofShadows = shadowDeltas ? [...shadowsNumbers(terms), ...shadowDeltas] : [];
-    const numbers = packNumbers([...head, ...frameNumbers(input), ...own, ...ofShadows]);
+    const numbers = [...head, ...frameNumbers(input), ...own, ...ofShadows];
     return [terms.text, asker, numbers];
   },
   decode: (reply, input) => settledBy((reply as readonly [number, Buffer?])[1], input),
 });
 
 function settledBy(notes: Buffer | undefined, { terms, scopes }: SettleRequest): Settled {
-  return notes ? { crossed: readCrossed(createNumbers(notes), terms.limits, scopes) } : {};
+  return notes ? { crossed: readCrossed(new Numbers(notes), terms.limits, scopes) } : {};
 }
 
 /**

@@ -1,6 +1,6 @@
 import { adaptiveNumbers } from "../../../../core/limits/registry.ts";
 import type { ClosedWindow, LeasesRequest } from "../../../../core/store.ts";
-import { adaptiveWindow, packNumbers, type Frame } from "./frame.ts";
+import { adaptiveWindow, type Frame } from "./frame.ts";
 import { leasedLimits, stateKeys, type LeasedLimit } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
@@ -9,7 +9,7 @@ export type Leases = LeasesRequest & Frame;
 export const leasesRenew: Script<Leases, readonly number[]> = defineScript({
   name: "bucket/leases-renew",
   keys: leaseKeys,
-  args: (input) => [input.asker, packNumbers(leasesNumbers(input))],
+  args: (input) => [input.asker, leasesNumbers(input)],
   decode: (reply) => reply as number[],
 });
 
@@ -19,7 +19,7 @@ export const leasesRelease: Script<Leases, readonly ClosedWindow[]> = defineScri
   args: (input) => [
     input.asker,
     wakeChannel(input.prefix, ""),
-    packNumbers([...leasesNumbers(input), ...adaptiveOf(input)]),
+    [...leasesNumbers(input), ...adaptiveOf(input)],
     ...leasedOf(input).map(({ key }) =>
       key === undefined ? input.bucket : `${input.bucket}\n${key}`,
     ),

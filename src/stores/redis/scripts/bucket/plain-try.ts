@@ -5,7 +5,6 @@
 import { ruleOf } from "../../../../core/limits/registry.ts";
 import type { Limit } from "../../../../core/limits/rule.ts";
 import { NO_POSITION, type DrawReply, type Granted } from "../../../../core/store.ts";
-import { packNumbers } from "./frame.ts";
 import { defineScript, type Script } from "../script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
@@ -59,7 +58,7 @@ export function definePlainTry<Input extends SlotsDraw>({
       const { terms, pinnedUs = 0, drewUs, startsFull = false } = input;
       const numbers = [pinnedUs, startsFull ? 0 : drewUs, terms.version];
       addNumbers(numbers, input);
-      return [terms.text, packNumbers(numbers)];
+      return [terms.text, numbers];
     },
     decode: (reply, input) => {
       const packed = reply as Buffer;

@@ -8,18 +8,12 @@ import {
   type DrawRequest,
   type Granted,
   type LimitedKey,
+  type Run,
   type WaitPosition,
   type TurnTags,
   type SlotRequest,
 } from "../../../../core/store.ts";
-import {
-  limitsNumbers,
-  orInfinity,
-  packNumbers,
-  shadowsNumbers,
-  termsNumbers,
-  type Frame,
-} from "./frame.ts";
+import { limitsNumbers, orInfinity, shadowsNumbers, termsNumbers, type Frame } from "./frame.ts";
 import { bucketKeys, fairKey } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
@@ -43,14 +37,13 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   args: (input) => {
     const { asker, terms, slotRequests } = input;
     const keys = keysOf(input);
-    const head = packNumbers(headNumbers(input, keys));
     const names = slotRequests.map(({ name }) => name);
     const turns = isFair(input) ? slotRequests.map((slotRequest) => slotRequest.turns!.names) : [];
     return [
       asker,
       terms.text,
-      head,
-      packNumbers(slotRequestNumbers(input, keys)),
+      headNumbers(input, keys),
+      slotRequestNumbers(input, keys),
       ...names,
       ...turns,
     ];
@@ -58,14 +51,14 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   decode: (reply, input) => {
     const { slotRequests } = input;
     const [packed, newText, notes, tags] = reply as Reply;
-    const numbers = createNumbers(packed);
+    const numbers = new Numbers(packed);
     const [nowUs, generation, version, alive, source] = numbers.take(5) as Five;
     const position = readPosition(numbers);
     const [closedUntilUs, closedBy] = [numbers.next(), numbers.next()];
     const spareLeases = numbers.next();
     const isAgreed = newText.length === 0;
     const granted = isAgreed ? readAll(numbers, input) : [];
-    const drawn = {
+    const drawn: DrawReply = {
       nowUs,
       generation,
       version,
@@ -77,11 +70,11 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
       spareLeases,
       granted,
       position,
-      ...(tags !== undefined && { turnTags: readTags(tags, slotRequests) }),
+      turnTags: tags && readTags(tags, slotRequests),
     };
     // The reply has empty notes if only tags follow.
     return notes !== undefined && notes.length > 0
-      ? { ...drawn, ...readNotes(createNumbers(notes), granted, input) }
+      ? { ...drawn, ...readNotes(new Numbers(notes), granted, input) }
       : drawn;
   },
 });
@@ -124,7 +117,7 @@ function isFair({ slotRequests }: Pick<DrawRequest, "slotRequests">): boolean {
 }
 
 function readTags(packed: Buffer, slotRequests: readonly SlotRequest[]): TurnTags {
-  const numbers = createNumbers(packed);
+  const numbers = new Numbers(packed);
   const virtualNow = numbers.next();
   const firstLeases: number[] = [];
   const nextCalls = slotRequests.map(({ turns }) => {
@@ -142,32 +135,34 @@ function readPosition(numbers: Numbers): WaitPosition {
   return turnUs === 0 && leaseOrder === 0 ? NO_POSITION : { turnUs, sinceUs, leaseOrder };
 }
 
-/** Reads packed doubles in order. */
-interface Numbers {
-  /** The number of doubles that were not read yet. */
-  readonly left: number;
-  next(): number;
-  take(count: number): number[];
-}
-
 /**
- * Reads the numbers of a reply from a copy. A `Float64Array` view needs an offset that is a
- * multiple of 8, and a slice of a socket's buffer seldom has one.
+ * Reads packed doubles in order. This is a class because V8 gives each object literal with a getter a hidden class of
+ * its own, and each use of such an object then takes longer than the reading.
  */
-export function createNumbers(packed: Buffer): Numbers {
-  const numbers = new Float64Array(packed.length / 8);
-  packed.copy(new Uint8Array(numbers.buffer));
-  let at = 0;
-  return {
-    get left() {
-      return numbers.length - at;
-    },
-    next: () => numbers[at++]!,
-    take(count) {
-      at += count;
-      return [...numbers.subarray(at - count, at)];
-    },
-  };
+export class Numbers {
+  readonly #packed: DataView;
+  #at = 0;
+
+  constructor({ buffer, byteOffset, length }: Buffer) {
+    this.#packed = new DataView(buffer, byteOffset, length);
+  }
+
+  /** The number of doubles that were not read yet. */
+  get left(): number {
+    return (this.#packed.byteLength - this.#at) / 8;
+  }
+
+  next(): number {
+    const number = this.#packed.getFloat64(this.#at, true);
+    this.#at += 8;
+    return number;
+  }
+
+  take(count: number): number[] {
+    const numbers: number[] = [];
+    for (let left = count; left > 0; left--) numbers.push(this.next());
+    return numbers;
+  }
 }
 
 function hasPosition({ sinceUs, leaseOrder }: WaitPosition): boolean {
@@ -190,8 +185,8 @@ function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
   const { position, terms } = input;
   const how = (isTry ? 1 : 0) + (startsFull ? 2 : 0);
   const own = [position.turnUs, position.sinceUs, position.leaseOrder];
-  const head = [pinnedUs, horizonUs, drewUs, how, lease, ...own];
-  const numbers = [...head, ...termsNumbers(terms), keys.length];
+  const numbers = [pinnedUs, horizonUs, drewUs, how, lease, ...own];
+  numbers.push(...termsNumbers(terms), keys.length);
   const firstWith = new Map<readonly Limit[], number>();
   for (const [index, { limits }] of keys.entries()) {
     const first = firstWith.get(limits);
@@ -211,11 +206,13 @@ function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
     (isFair(input) ? 2 : 0) +
     (pool === undefined ? 0 : 4) +
     (hasTrip ? 8 : 0);
-  const rest = [...numbers, extras, ...shadowsNumbers(terms)];
-  const trip = hasTrip ? [tripUs] : [];
-  if (pool === undefined) return [...rest, ...trip];
-  const members = pool.members.flatMap(({ tier, isUsable }) => [tier, isUsable ? 1 : 0]);
-  return [...rest, pool.members.length, pool.stickyUs, ...members, ...trip];
+  numbers.push(extras, ...shadowsNumbers(terms));
+  if (pool !== undefined) {
+    numbers.push(pool.members.length, pool.stickyUs);
+    for (const { tier, isUsable } of pool.members) numbers.push(tier, isUsable ? 1 : 0);
+  }
+  if (hasTrip) numbers.push(tripUs);
+  return numbers;
 }
 
 /**
@@ -286,8 +283,16 @@ function readGranted(
   const count = numbers.next();
   if (count === -1) {
     const [notBeforeUs, bindsAt] = [numbers.next(), numbers.next()];
-    const positions = scopes.map(({ position }) => position);
-    return { ...NOTHING, notBeforeUs, bindsAt, positions };
+    return {
+      slotsUs: NO_NUMBERS,
+      members: undefined,
+      run: undefined,
+      notBeforeUs,
+      bindsAt,
+      soonestUs: 0,
+      positions: scopes.map(({ position }) => position),
+      statuses: NO_STATUSES,
+    };
   }
   const atUs = numbers.next();
   const excess = numbers.next();
@@ -300,16 +305,19 @@ function readGranted(
     return isAsBefore ? position : found;
   });
   const slotsUs = numbers.take(numbers.next());
-  const members = hasMembers && { members: numbers.take(slotsUs.length) };
-  const ends = { notBeforeUs, bindsAt, soonestUs, positions, statuses: [] };
-  const granted = { slotsUs, ...members, ...ends };
-  if (count === 0) return { run: undefined, ...granted };
-  // The first limit determines the spacing of a run.
-  const spacing = spacingOf(limits[0] ?? scopes[0]?.limits[0], costs);
-  return { run: { count, atUs, excess, ...spacing }, ...granted };
+  const members = hasMembers ? numbers.take(slotsUs.length) : undefined;
+  let run: Run | undefined;
+  if (count > 0) {
+    // The first limit determines the spacing of a run.
+    const { step, drain } = spacingOf(limits[0] ?? scopes[0]?.limits[0], costs);
+    run = { count, atUs, excess, step, drain };
+  }
+  const statuses = NO_STATUSES;
+  return { slotsUs, members, run, notBeforeUs, bindsAt, soonestUs, positions, statuses };
 }
 
-const NOTHING = { slotsUs: [], run: undefined, soonestUs: 0, statuses: [] };
+const NO_NUMBERS: readonly number[] = [];
+const NO_STATUSES: readonly LimitStatus[] = [];
 
 export function readStatus([remaining, resetUs, nextUs]: readonly number[]): LimitStatus {
   return { remaining: remaining!, resetUs: orInfinity(resetUs!), nextUs: orInfinity(nextUs!) };

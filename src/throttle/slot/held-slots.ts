@@ -1,4 +1,5 @@
-import { slotOfRun, type Granted } from "../../core/store.ts";
+import { PRIORITIES } from "../../core/input/options.ts";
+import { slotOfRun, type Granted, type Run } from "../../core/store.ts";
 
 /** A slot that this process has drawn but not used yet. */
 export interface HeldSlot {
@@ -53,10 +54,11 @@ export function slotsOf(granted: Granted, firstLease: number, offsetMs: number):
   return held.takeLatest(Infinity);
 }
 
-interface Run {
+/** Slots of one reply: evenly spaced ones, or a list of times. */
+interface HeldRun {
   index: number;
   end: number;
-  readonly slotUs: (index: number) => number;
+  readonly slots: Run | readonly number[];
   readonly offsetMs: number;
   /** The lease number of the first slot. 0 if the slots have no leases. */
   readonly firstLease: number;
@@ -69,99 +71,107 @@ interface Run {
  * second.
  */
 export function createHeldSlots(): HeldSlots {
-  const runs: Run[] = [];
-  const sizes: number[] = [];
-  let size = 0;
-  let nextAtMs = Infinity;
-
-  function addRun(run: Run): void {
-    if (run.end === 0) return;
-    runs.push(run);
-    count(run, run.end);
-    sortRuns();
-  }
-
-  function sortRuns(): void {
-    // A slot that another process has returned may be earlier than the slots already stored here.
-    if (runs.length > 1) runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
-    updateNext();
-  }
-
-  function count({ rank }: Run, change: number): void {
-    size += change;
-    sizes[rank] = (sizes[rank] ?? 0) + change;
-  }
-
-  function updateNext(): void {
-    const run = runs[0];
-    nextAtMs = run === undefined ? Infinity : run.slotUs(run.index) / 1_000 + run.offsetMs;
-  }
-
-  return {
-    get size() {
-      return size;
-    },
-    sizeOf: (rank) => sizes[rank] ?? 0,
-    get nextAtMs() {
-      return nextAtMs;
-    },
-    get lastAtMs() {
-      const run = runs.at(-1);
-      return run === undefined ? -Infinity : run.slotUs(run.end - 1) / 1_000 + run.offsetMs;
-    },
-    add({ slotsUs, members, run }, firstLease, offsetMs, rank, hasLease = () => true) {
-      const common = { index: 0, offsetMs, rank };
-      if (members !== undefined) {
-        // Each slot of a pool is a run, so that the slots of one member can be removed.
-        for (const [index, us] of slotsUs.entries()) {
-          const member = members[index]!;
-          const lease = firstLease > 0 && hasLease(member) ? firstLease + index : 0;
-          const own = { end: 1, slotUs: () => us, firstLease: lease, member };
-          runs.push({ ...common, ...own });
-          count(runs.at(-1)!, 1);
-        }
-        return sortRuns();
-      }
-      const listed = (index: number): number => slotsUs[index]!;
-      addRun({ ...common, end: slotsUs.length, slotUs: listed, firstLease, member: 0 });
-      if (run === undefined) return;
-      const slotUs = (index: number): number => slotOfRun(run, index);
-      addRun({ ...common, end: run.count, slotUs, firstLease: 0, member: 0 });
-    },
-    take() {
-      const run = runs[0]!;
-      const slot = slotOf(run, run.index);
-      run.index += 1;
-      count(run, -1);
-      if (run.index === run.end) runs.shift();
-      updateNext();
-      return slot;
-    },
-    takeLatest(most) {
-      const latest: HeldSlot[] = [];
-      while (latest.length < most && runs.length > 0) {
-        const run = runs.at(-1)!;
-        run.end -= 1;
-        latest.push(slotOf(run, run.end));
-        count(run, -1);
-        if (run.index === run.end) runs.pop();
-      }
-      updateNext();
-      return latest;
-    },
-    takeOfMember(member) {
-      const kept = runs.filter((run) => run.member !== member);
-      const taken = runs.filter((run) => run.member === member);
-      runs.splice(0, runs.length, ...kept);
-      for (const run of taken) count(run, -1);
-      updateNext();
-      return taken.map((run) => slotOf(run, run.index)).toReversed();
-    },
-  };
+  return new RunsOfSlots();
 }
 
-function slotOf({ slotUs, offsetMs, firstLease, rank, member }: Run, index: number): HeldSlot {
-  const us = slotUs(index);
+/** A class, because V8 gives each object literal with a getter a hidden class of its own. */
+class RunsOfSlots implements HeldSlots {
+  size = 0;
+  nextAtMs: number = Infinity;
+  #runs: HeldRun[] = [];
+  readonly #sizes = PRIORITIES.map(() => 0);
+
+  get lastAtMs(): number {
+    const run = this.#runs.at(-1);
+    return run === undefined ? -Infinity : slotUsOf(run, run.end - 1) / 1_000 + run.offsetMs;
+  }
+
+  sizeOf(rank: number): number {
+    return this.#sizes[rank]!;
+  }
+
+  add(
+    { slotsUs, members, run }: Granted,
+    firstLease: number,
+    offsetMs: number,
+    rank: number,
+    hasLease: (member: number) => boolean = () => true,
+  ): void {
+    if (members === undefined) {
+      const end = slotsUs.length;
+      this.#add({ index: 0, end, slots: slotsUs, offsetMs, firstLease, rank, member: 0 });
+    } else {
+      // Each slot of a pool is a run, so that the slots of one member can be removed.
+      for (const [index, us] of slotsUs.entries()) {
+        const member = members[index]!;
+        const lease = firstLease > 0 && hasLease(member) ? firstLease + index : 0;
+        const slots = [us];
+        this.#add({ index: 0, end: 1, slots, offsetMs, firstLease: lease, rank, member });
+      }
+    }
+    if (run !== undefined && members === undefined)
+      this.#add({ index: 0, end: run.count, slots: run, offsetMs, firstLease: 0, rank, member: 0 });
+    // A slot that another process has returned may be earlier than the slots already stored here.
+    if (this.#runs.length > 1)
+      this.#runs.sort((a, b) => slotUsOf(a, a.index) - slotUsOf(b, b.index));
+    this.#updateNext();
+  }
+
+  take(): HeldSlot {
+    const run = this.#runs[0]!;
+    const slot = slotOf(run, run.index);
+    run.index += 1;
+    this.#count(run, -1);
+    if (run.index === run.end) this.#runs.shift();
+    this.#updateNext();
+    return slot;
+  }
+
+  takeLatest(most: number): HeldSlot[] {
+    const latest: HeldSlot[] = [];
+    while (latest.length < most && this.#runs.length > 0) {
+      const run = this.#runs.at(-1)!;
+      run.end -= 1;
+      latest.push(slotOf(run, run.end));
+      this.#count(run, -1);
+      if (run.index === run.end) this.#runs.pop();
+    }
+    this.#updateNext();
+    return latest;
+  }
+
+  takeOfMember(member: number): HeldSlot[] {
+    const taken = this.#runs.filter((run) => run.member === member);
+    this.#runs = this.#runs.filter((run) => run.member !== member);
+    for (const run of taken) this.#count(run, -1);
+    this.#updateNext();
+    return taken.map((run) => slotOf(run, run.index)).toReversed();
+  }
+
+  #add(run: HeldRun): void {
+    if (run.end === 0) return;
+    this.#runs.push(run);
+    this.#count(run, run.end);
+  }
+
+  #count({ rank }: HeldRun, change: number): void {
+    this.size += change;
+    this.#sizes[rank]! += change;
+  }
+
+  #updateNext(): void {
+    const run = this.#runs[0];
+    this.nextAtMs = run === undefined ? Infinity : slotUsOf(run, run.index) / 1_000 + run.offsetMs;
+  }
+}
+
+function slotUsOf({ slots }: HeldRun, index: number): number {
+  return "count" in slots ? slotOfRun(slots, index) : slots[index]!;
+}
+
+function slotOf(run: HeldRun, index: number): HeldSlot {
+  const { offsetMs, firstLease, rank, member } = run;
+  const us = slotUsOf(run, index);
   const lease = firstLease === 0 ? 0 : firstLease + index;
   return { slotUs: us, atMs: us / 1_000 + offsetMs, lease, rank, member };
 }

@@ -37,7 +37,11 @@ export interface AskTimes {
    * Call this when a reply arrives. The reply determines when to send the next request for `first`,
    * the first call that waits for its turn.
    */
-  replyReceived(reply: Drawn, received: Received, first: Arrival | undefined): void;
+  replyReceived(
+    reply: Pick<Drawn, "nowUs" | "position">,
+    received: Received,
+    first: Arrival | undefined,
+  ): void;
   /**
    * Call this when a call stops waiting. If the turn belonged to that call, the next request for
    * the other calls is due immediately.

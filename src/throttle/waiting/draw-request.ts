@@ -149,9 +149,9 @@ export function nextSlotRequests(
   schedule: GroupSchedule,
   toLookUp: ReadonlySet<Group>,
   waitPositions: WaitPositions,
-  { nowMs, bucketUs, isFair, horizonUs = HORIZON_US, ...at }: At,
+  { nowMs, bucketUs, isFair, horizonUs = HORIZON_US, most: mostAsked }: At,
 ): AskedSlots {
-  const most = isFair ? Math.max(at.most, FIRST_TURN_REQUESTS) : at.most;
+  const most = isFair ? Math.max(mostAsked, FIRST_TURN_REQUESTS) : mostAsked;
   const ready = schedule.next(most, nowMs);
   ready.sort((a, b) => compareArrivals(arrivalOf(a), arrivalOf(b)));
   const limitsOf = new Map<string, readonly Limit[]>();
@@ -159,16 +159,13 @@ export function nextSlotRequests(
   const isPlain =
     asked.length === 1 && asked[0]!.callTerms.areDrains && !hasSiblings(schedule, asked[0]!);
   const takeTurns = isFair && asked[0]?.turns !== undefined;
-  const all = takeTurns
-    ? inTurns(asked, most, horizonUs)
-    : asked.flatMap((group) => {
-        const slotRequests = isPlain ? unservedByPriority(group) : unservedInOrder(group, most);
-        return slotRequests.map((each) => ({ group, ...each }));
-      });
+  const all: GroupRequest[] = takeTurns ? inTurns(asked, most, horizonUs) : [];
+  for (const group of takeTurns ? [] : asked)
+    all.push(...(isPlain ? unservedByPriority(group) : unservedInOrder(group, most)));
   if (all.length > 1 && !takeTurns) all.sort((a, b) => a.rank - b.rank || a.sinceMs - b.sinceMs);
-  const some = takeTurns ? all.slice(0, most) : firstOf(all, most);
-  const drawn = all.length > most ? some : all;
-  const first = [...drawn, ...lookupsOf(toLookUp, new Set(asked), limitsOf)];
+  const some = all.length <= most ? all : takeTurns ? all.slice(0, most) : firstOf(all, most);
+  const first =
+    toLookUp.size === 0 ? some : [...some, ...lookupsOf(toLookUp, new Set(asked), limitsOf)];
   return {
     groups: first.map(({ group }) => group),
     firsts: first,
@@ -183,11 +180,11 @@ export function nextSlotRequests(
         rank,
         isBounded: leastUntilMs < Infinity || toLookUp.has(group),
         reserves: callTerms.reserves,
-        ...(group.pool !== undefined && { home: group.pool.home }),
+        home: group.pool?.home,
         sinceUs: bucketUs(sinceMs),
         nextSinceUs: bucketUs(nextSinceMs),
         lastSinceUs: bucketUs(lastSinceMs),
-        ...(isFair && { turns: turnsOf(group) }),
+        turns: isFair ? turnsOf(group) : undefined,
       };
     }),
   };
@@ -207,7 +204,7 @@ interface At {
   readonly horizonUs?: number;
 }
 
-type GroupRequest = Unserved & Pick<Arrival, "turnTags"> & { readonly group: Group };
+type GroupRequest = Unserved & Pick<Arrival, "turnTags">;
 
 /** The most parts into which the calls of one group are split. */
 const MOST_PARTS = 4;
@@ -242,7 +239,7 @@ function inTurns(groups: readonly Group[], most: number, horizonUs: number): Gro
         const isFloor = hasFloor && taken === 0;
         const startTag = widest + (taken * sharedStepMs * 1_000) / weights[0]!;
         const turnTags = isFloor ? BEFORE_TURNS : [startTag, ...narrower];
-        parts.push({ ...partOf(each, from, count), group, turnTags });
+        parts.push(partOf(each, from, count, turnTags));
         taken += count;
         from += count;
         left -= 1;
@@ -253,10 +250,25 @@ function inTurns(groups: readonly Group[], most: number, horizonUs: number): Gro
 }
 
 /** Returns the slot request for a part of the calls of another one. */
-function partOf(all: Unserved, from: number, count: number): Unserved {
+function partOf(
+  all: Unserved,
+  from: number,
+  count: number,
+  turnTags: readonly number[],
+): GroupRequest {
+  const { group, rank, number, first } = all;
   const at = (index: number): number => arrivalAt(all, Math.min(index, all.wanted - 1));
-  const since = { sinceMs: at(from), nextSinceMs: at(from + 1), lastSinceMs: at(from + count - 1) };
-  return { ...all, ...since, wanted: count };
+  return {
+    group,
+    rank,
+    number,
+    wanted: count,
+    sinceMs: at(from),
+    nextSinceMs: at(from + 1),
+    lastSinceMs: at(from + count - 1),
+    first,
+    turnTags,
+  };
 }
 
 /** Returns when one of the calls arrived that a slot request is for, by its number from 0. */
@@ -298,20 +310,16 @@ function lookupsOf(
     if (groups.length === MOST_LOOKUPS) break;
     if (!asked.has(group) && joinLimits(limitsOf, group)) groups.push(group);
   }
-  const since = { sinceMs: 0, nextSinceMs: 0, lastSinceMs: 0 };
-  const rank = RANKS.normal;
-  return groups.map((group) => ({ group, rank, number: Infinity, wanted: 0, ...since }));
+  const none = { number: Infinity, wanted: 0, sinceMs: 0, nextSinceMs: 0, lastSinceMs: 0 };
+  return groups.map((group) => ({ group, rank: RANKS.normal, first: undefined, ...none }));
 }
 
 /**
  * Returns the first slot requests, and at least one for each group. A group without a slot request
  * would be due again immediately.
  */
-function firstOf<W extends { readonly group: Group }>(
-  slotRequests: readonly W[],
-  most: number,
-): W[] {
-  const firsts = new Set<W>();
+function firstOf(slotRequests: readonly GroupRequest[], most: number): GroupRequest[] {
+  const firsts = new Set<GroupRequest>();
   const groups = new Set<Group>();
   for (const slotRequest of slotRequests) {
     if (groups.has(slotRequest.group)) continue;
@@ -361,7 +369,9 @@ export function mostLeases(
   // A slot of a pool has a number, even if its member needs no lease.
   const areSome = members.some((member) => member.limits.some(isLeased));
   let most = 0;
+  const isNone = !areSome && !limits.some(isLeased);
   for (const { wanted, scopes } of slotRequests) {
+    if (isNone && scopes.length === 0) continue;
     const bounds = limitsOfCall(limits, scopes).filter(isLeased);
     const counts = bounds.map(({ count }) => count);
     if (counts.length > 0 || areSome) most += Math.min(wanted, ...counts);

@@ -232,7 +232,8 @@ export function createGroupSchedule(now: () => number = () => performance.now())
    * Adds, for each key, the group of the key's first call, even if that group is deferred. The
    * store saves up for that call, so other calls get only the units that it does not need.
    */
-  function withFirstOfKeys(groups: readonly Group[], count: number): Group[] {
+  function withFirstOfKeys(groups: Group[], count: number): Group[] {
+    if (groups.every(({ scopes }) => scopes.length === 0)) return groups.slice(0, count);
     const all = new Set<Group>();
     const seen = new Set<string>();
     for (const group of groups) {
@@ -389,8 +390,9 @@ export function createGroupSchedule(now: () => number = () => performance.now())
  * caller. A group that its key deferred goes after all callers that had arrived by then.
  */
 function comesBefore(a: Group, b: Group): boolean {
-  const [first, second] = [arrivalOf(a), arrivalOf(b)];
-  return (byTurn(first, second) || turnNumber(a) - turnNumber(b) || a.queuedAt - b.queuedAt) < 0;
+  const difference =
+    byTurn(arrivalOf(a), arrivalOf(b)) || turnNumber(a) - turnNumber(b) || a.queuedAt - b.queuedAt;
+  return difference < 0;
 }
 
 /** The more urgent call comes first. Where keys take turns, only critical calls do; then the key whose turn it is. */
@@ -446,7 +448,9 @@ export function firstUnserved(group: Group): Arrival & { readonly sinceMs: numbe
     const { number, sinceMs } = line.head;
     return { rank: rankOf(group), number, sinceMs, turnTags: turnTagsOf(group) };
   }
-  for (const [rank, served] of servedOf(group).entries()) {
+  const allServed = servedOf(group);
+  for (let rank = 0; rank < allServed.length; rank++) {
+    const served = allServed[rank]!;
     if (served === line.sizeOf(rank)) continue;
     const { number, sinceMs } = line.firstOf(rank)!;
     return { rank, number: served === 0 ? number : Infinity, sinceMs, turnTags: turnTagsOf(group) };
@@ -484,76 +488,96 @@ export interface Heap<T> extends Iterable<T> {
  * put again whenever its order changes.
  */
 export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
-  const items: T[] = [];
-  const indexes = new Map<T, number>();
+  return new BinaryHeap(comesBefore);
+}
 
-  function setItem(item: T, at: number): void {
-    items[at] = item;
-    indexes.set(item, at);
+/** A class, because V8 gives each object literal with a getter a hidden class of its own. */
+class BinaryHeap<T> implements Heap<T> {
+  readonly #comesBefore: (a: T, b: T) => boolean;
+  readonly #items: T[] = [];
+  readonly #indexes = new Map<T, number>();
+
+  constructor(comesBefore: (a: T, b: T) => boolean) {
+    this.#comesBefore = comesBefore;
   }
 
-  /** Moves an item up or down to its position. */
-  function sift(item: T, from: number): void {
-    let at = from;
-    while (at > 0) {
-      const above = (at - 1) >> 1;
-      if (!comesBefore(item, items[above]!)) break;
-      setItem(items[above]!, at);
-      at = above;
-    }
-    for (let below = firstBelow(at); below !== undefined; below = firstBelow(at)) {
-      if (!comesBefore(items[below]!, item)) break;
-      setItem(items[below]!, at);
-      at = below;
-    }
-    setItem(item, at);
+  get size(): number {
+    return this.#items.length;
   }
 
-  function firstBelow(at: number): number | undefined {
-    const left = 2 * at + 1;
-    if (left >= items.length) return undefined;
-    const right = left + 1;
-    return right < items.length && comesBefore(items[right]!, items[left]!) ? right : left;
+  get first(): T | undefined {
+    return this.#items[0];
   }
 
-  /**
-   * Returns the first items in order. It only examines items directly below those already taken,
-   * because a heap always has its next item there.
-   */
-  function firstOf(count: number): T[] {
+  /** Only examines items directly below those already taken, because a heap always has its next item there. */
+  firstOf(count: number): T[] {
+    const items = this.#items;
+    if (items.length < 2 || count < 2) return items.slice(0, Math.min(count, 1));
     const taken: T[] = [];
-    const next = items.length > 0 ? [0] : [];
+    const next = [0];
     while (taken.length < count && next.length > 0) {
-      const at = next.reduce((a, b) => (comesBefore(items[b]!, items[a]!) ? b : a));
+      let first = 0;
+      for (let at = 1; at < next.length; at++) {
+        if (this.#comesBefore(items[next[at]!]!, items[next[first]!]!)) first = at;
+      }
+      const at = next[first]!;
       taken.push(items[at]!);
       const below = [2 * at + 1, 2 * at + 2].filter((each) => each < items.length);
-      next.splice(next.indexOf(at), 1, ...below);
+      next.splice(first, 1, ...below);
     }
     return taken;
   }
 
-  return {
-    firstOf,
-    get size() {
-      return items.length;
-    },
-    get first() {
-      return items[0];
-    },
-    put(item) {
-      sift(item, indexes.get(item) ?? items.push(item) - 1);
-    },
-    delete(item) {
-      const at = indexes.get(item);
-      if (at === undefined) return;
-      indexes.delete(item);
-      const last = items.pop()!;
-      if (at < items.length) sift(last, at);
-    },
-    clear() {
-      items.length = 0;
-      indexes.clear();
-    },
-    [Symbol.iterator]: () => items.values(),
-  };
+  put(item: T): void {
+    this.#sift(item, this.#indexes.get(item) ?? this.#items.push(item) - 1);
+  }
+
+  delete(item: T): void {
+    const at = this.#indexes.get(item);
+    if (at === undefined) return;
+    this.#indexes.delete(item);
+    const last = this.#items.pop()!;
+    if (at < this.#items.length) this.#sift(last, at);
+  }
+
+  clear(): void {
+    this.#items.length = 0;
+    this.#indexes.clear();
+  }
+
+  [Symbol.iterator](): ArrayIterator<T> {
+    return this.#items.values();
+  }
+
+  /** Moves an item up or down to its position. */
+  #sift(item: T, from: number): void {
+    const items = this.#items;
+    let at = from;
+    while (at > 0) {
+      const above = (at - 1) >> 1;
+      if (!this.#comesBefore(item, items[above]!)) break;
+      this.#setItem(items[above]!, at);
+      at = above;
+    }
+    for (let below = this.#firstBelow(at); below >= 0; below = this.#firstBelow(at)) {
+      if (!this.#comesBefore(items[below]!, item)) break;
+      this.#setItem(items[below]!, at);
+      at = below;
+    }
+    this.#setItem(item, at);
+  }
+
+  #setItem(item: T, at: number): void {
+    this.#items[at] = item;
+    this.#indexes.set(item, at);
+  }
+
+  /** Returns the first of the items below an item. -1 if there is none. */
+  #firstBelow(at: number): number {
+    const items = this.#items;
+    const left = 2 * at + 1;
+    if (left >= items.length) return -1;
+    const right = left + 1;
+    return right < items.length && this.#comesBefore(items[right]!, items[left]!) ? right : left;
+  }
 }

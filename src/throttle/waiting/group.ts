@@ -208,8 +208,9 @@ export class Group {
   }
 }
 
-/** Callers of one priority that have no slot yet. */
+/** Callers of one group and one priority that have no slot yet. */
 export interface Unserved {
+  readonly group: Group;
   readonly rank: number;
   /** The number of the first caller without a slot, or a lower number. */
   readonly number: number;
@@ -221,7 +222,7 @@ export interface Unserved {
   readonly nextSinceMs: number;
   readonly lastSinceMs: number;
   /** The first caller without a slot. Undefined if it would take too long to find. */
-  readonly first?: Caller | undefined;
+  readonly first: Caller | undefined;
 }
 
 /**
@@ -229,15 +230,19 @@ export interface Unserved {
  * the slot serves another caller.
  */
 export function servedOf({ line, held }: Group): number[] {
-  const ranks = [...PRIORITIES.keys()];
-  const spares = ranks.map((rank) => Math.max(0, held.sizeOf(rank) - line.sizeOf(rank)));
-  let spare = spares.reduce((sum, each) => sum + each, 0);
-  return ranks.map((rank) => {
+  const served: number[] = [];
+  let spare = held.size;
+  for (let rank = 0; rank < PRIORITIES.length; rank++) {
     const own = Math.min(held.sizeOf(rank), line.sizeOf(rank));
-    const more = Math.min(spare, line.sizeOf(rank) - own);
+    served.push(own);
+    spare -= own;
+  }
+  for (let rank = 0; spare > 0 && rank < PRIORITIES.length; rank++) {
+    const more = Math.min(spare, line.sizeOf(rank) - served[rank]!);
+    served[rank]! += more;
     spare -= more;
-    return own + more;
-  });
+  }
+  return served;
 }
 
 /**
@@ -264,7 +269,9 @@ export const MOST_PASSED = 100;
 export function unservedByPriority(group: Group): Unserved[] {
   const { line } = group;
   const slotRequests: Unserved[] = [];
-  for (const [rank, served] of servedOf(group).entries()) {
+  const allServed = servedOf(group);
+  for (let rank = 0; rank < allServed.length; rank++) {
+    const served = allServed[rank]!;
     const waiting = line.sizeOf(rank);
     const wanted = waiting - served;
     if (wanted === 0) continue;
@@ -282,7 +289,7 @@ export function unservedByPriority(group: Group): Unserved[] {
       first = caller;
     }
     const { number } = caller;
-    slotRequests.push({ rank, number, wanted, sinceMs, nextSinceMs, lastSinceMs, first });
+    slotRequests.push({ group, rank, number, wanted, sinceMs, nextSinceMs, lastSinceMs, first });
   }
   return slotRequests;
 }
@@ -319,7 +326,8 @@ export function unservedInOrder(group: Group, most: number): Unserved[] {
       continue;
     }
     if (runs.length === most) break;
-    run = { rank, number, wanted: 1, sinceMs, nextSinceMs: sinceMs, lastSinceMs: sinceMs };
+    const since = { sinceMs, nextSinceMs: sinceMs, lastSinceMs: sinceMs };
+    run = { group, rank, number, wanted: 1, first: undefined, ...since };
     runs.push(run);
   }
   return runs;

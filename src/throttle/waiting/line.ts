@@ -1,5 +1,5 @@
 import { firstOfText, headsOfText, MOST_LEVELS } from "../../core/key-path.ts";
-import { PRIORITIES, type Priority } from "../../core/input/options.ts";
+import { PRIORITIES, RANKS, type Priority } from "../../core/input/options.ts";
 
 /** A waiting caller, as a link of its line. */
 export interface Waiter {
@@ -113,102 +113,112 @@ interface Queue extends Lanes {
  * name share its turns. The first name of `["acme", "endpoint-7"]` is `acme`.
  */
 export function createLine<W extends Waiter>(): Line<W> {
-  const queues = new Map<Priority, Queue>(
-    PRIORITIES.map((priority) => [
-      priority,
-      { size: 0, round: 0, turns: new Map<string, Turns>(), head: undefined, tail: undefined },
-    ]),
-  );
-  const inOrder = [...queues.values()];
-  let size = 0;
+  return new PriorityLine();
+}
 
-  function queueOf(waiter: Waiter): Queue {
-    return queues.get(effectivePriority(waiter))!;
-  }
+/** A class, because V8 gives each object literal with a getter a hidden class of its own. */
+class PriorityLine<W extends Waiter> implements Line<W> {
+  size = 0;
+  readonly #inOrder: readonly Queue[] = PRIORITIES.map(() => ({
+    size: 0,
+    round: 0,
+    turns: new Map<string, Turns>(),
+    head: undefined,
+    tail: undefined,
+  }));
 
-  function first(): W | undefined {
-    for (const { head } of inOrder) if (head !== undefined) return head as W;
+  get head(): W | undefined {
+    for (const { head } of this.#inOrder) if (head !== undefined) return head as W;
     return undefined;
   }
 
-  function enter(queue: Queue, waiter: Waiter, before: Waiter | undefined): void {
+  get last(): W | undefined {
+    return this.#inOrder.findLast(({ tail }) => tail !== undefined)?.tail as W | undefined;
+  }
+
+  *fromFirst(): Iterable<{ readonly rank: number; readonly caller: W }> {
+    for (const [rank, { head }] of this.#inOrder.entries()) {
+      for (let waiter = head; waiter !== undefined; waiter = waiter.next) {
+        yield { rank, caller: waiter as W };
+      }
+    }
+  }
+
+  *fromLast(): Iterable<W> {
+    for (const { tail } of this.#inOrder.toReversed()) {
+      let waiter = tail;
+      while (waiter !== undefined) {
+        const { previous } = waiter;
+        yield waiter as W;
+        waiter = previous;
+      }
+    }
+  }
+
+  sizeOf(rank: number): number {
+    return this.#inOrder[rank]!.size;
+  }
+
+  firstOf(rank: number): W | undefined {
+    return this.#inOrder[rank]!.head as W | undefined;
+  }
+
+  lastOf(rank: number): W | undefined {
+    return this.#inOrder[rank]!.tail as W | undefined;
+  }
+
+  push(waiter: W): void {
+    const queue = this.#queueOf(waiter);
+    waiter.round = roundOf(queue, waiter);
+    let before = queue.tail;
+    while (before !== undefined && goesBefore(waiter, before)) before = before.previous;
+    this.#enter(queue, waiter, before);
+    if (takesTurnsWithin(waiter)) takeTurnsWithin(queue, waiter);
+  }
+
+  shift(rank?: number): W | undefined {
+    const head = rank === undefined ? this.head : this.firstOf(rank);
+    if (head === undefined) return undefined;
+    const queue = this.#queueOf(head);
+    noteTurn(queue, head);
+    this.#leave(queue, head);
+    return head;
+  }
+
+  remove(waiter: W): void {
+    const queue = this.#queueOf(waiter);
+    if (waiter.turns !== undefined) passTurnsOn(queue, waiter);
+    this.#leave(queue, waiter);
+  }
+
+  replace(waiter: W, by: W): void {
+    this.remove(by);
+    const queue = this.#queueOf(waiter);
+    by.round = waiter.round;
+    by.inheritedPriority = effectivePriority(waiter);
+    if (by.lane !== undefined) by.turns = joinTurns(queue, firstOfText(by.lane), by.round);
+    this.#enter(queue, by, waiter);
+    if (takesTurnsWithin(by)) joinTurnsWithin(queue, by);
+    this.#leave(queue, waiter);
+  }
+
+  #queueOf(waiter: Waiter): Queue {
+    return this.#inOrder[RANKS[effectivePriority(waiter)]]!;
+  }
+
+  #enter(queue: Queue, waiter: Waiter, before: Waiter | undefined): void {
     link(queue, waiter, before);
     queue.size += 1;
-    size += 1;
+    this.size += 1;
   }
 
-  function remove(waiter: Waiter): void {
-    const queue = queueOf(waiter);
-    if (waiter.turns !== undefined) passTurnsOn(queue, waiter);
-    leave(queue, waiter);
-  }
-
-  function leave(queue: Queue, waiter: Waiter): void {
+  #leave(queue: Queue, waiter: Waiter): void {
     unlink(queue, waiter);
     queue.size -= 1;
-    size -= 1;
+    this.size -= 1;
     endTurns(waiter);
-    if (queue.size === 0) queue.turns.clear();
+    if (queue.size === 0 && queue.turns.size > 0) queue.turns.clear();
   }
-
-  return {
-    get size() {
-      return size;
-    },
-    get head() {
-      return first();
-    },
-    get last() {
-      return inOrder.findLast(({ tail }) => tail !== undefined)?.tail as W | undefined;
-    },
-    *fromFirst() {
-      for (const [rank, { head }] of inOrder.entries()) {
-        for (let waiter = head; waiter !== undefined; waiter = waiter.next) {
-          yield { rank, caller: waiter as W };
-        }
-      }
-    },
-    *fromLast() {
-      for (const { tail } of inOrder.toReversed()) {
-        let waiter = tail;
-        while (waiter !== undefined) {
-          const { previous } = waiter;
-          yield waiter as W;
-          waiter = previous;
-        }
-      }
-    },
-    sizeOf: (rank) => inOrder[rank]!.size,
-    firstOf: (rank) => inOrder[rank]!.head as W | undefined,
-    lastOf: (rank) => inOrder[rank]!.tail as W | undefined,
-    push(waiter) {
-      const queue = queueOf(waiter);
-      waiter.round = roundOf(queue, waiter);
-      let before = queue.tail;
-      while (before !== undefined && goesBefore(waiter, before)) before = before.previous;
-      enter(queue, waiter, before);
-      if (takesTurnsWithin(waiter)) takeTurnsWithin(queue, waiter);
-    },
-    shift(rank) {
-      const head = rank === undefined ? first() : (inOrder[rank]!.head as W | undefined);
-      if (head === undefined) return undefined;
-      const queue = queueOf(head);
-      noteTurn(queue, head);
-      leave(queue, head);
-      return head;
-    },
-    remove,
-    replace(waiter, by) {
-      remove(by);
-      const queue = queueOf(waiter);
-      by.round = waiter.round;
-      by.inheritedPriority = effectivePriority(waiter);
-      if (by.lane !== undefined) by.turns = joinTurns(queue, firstOfText(by.lane), by.round);
-      enter(queue, by, waiter);
-      if (takesTurnsWithin(by)) joinTurnsWithin(queue, by);
-      leave(queue, waiter);
-    },
-  };
 }
 
 /** Inserts a caller behind another one, or at the front. */

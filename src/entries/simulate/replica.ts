@@ -2,7 +2,6 @@ import { RANKS, type Priority } from "../../core/input/options.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import {
   type DrawReply,
-  type Drawn,
   type DrawRequest,
   type Granted,
   type WakeReason,
@@ -100,7 +99,6 @@ export interface ReplicaContext {
 
 /** One process that draws from the bucket: its line, its slots and its requests. */
 export interface Replica {
-  readonly index: number;
   /** The number of calls in the line. */
   readonly waiting: number;
   /** The number of draws so far. */
@@ -159,8 +157,6 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
   let lastSharedSlotMs = -Infinity;
   let nextLease = 1;
   let calls = 0;
-  let waiting = 0;
-  let draws = 0;
   /** When the next slot is due, or the next request. */
   let alarmAtMs = Infinity;
   let flight: Flight | undefined;
@@ -203,7 +199,7 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
       const before = held.size;
       while (line.size > 0 && held.nextAtMs <= nowMs) {
         const slot = held.take();
-        waiting -= 1;
+        replica.waiting -= 1;
         onLeave(takeCaller(group, slot) as SimulatedCall, slot, nowMs);
       }
       if (held.size === 0) holding.delete(group);
@@ -212,7 +208,7 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
   }
 
   function ask(nowMs: number): void {
-    draws += 1;
+    replica.draws += 1;
     askTimes.requestSent(nowMs);
     const at = {
       nowMs: nowMs + leadMs,
@@ -255,9 +251,8 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
   function receive(reply: DrawReply, asked: AskedSlots, lease: number, nowMs: number): void {
     const { groups: askedGroups, slotRequests } = asked;
     drewUs = reply.nowUs;
-    const drawn: Drawn = { ...reply, sentAtMs: nowMs - roundTripMs };
     askTimes.replyReceived(
-      drawn,
+      reply,
       { arrivedMs: nowMs, offsetMs, isStale: false },
       firstInLine(reply, asked),
     );
@@ -278,7 +273,8 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
     }
     let ownLease = lease;
     const deferred = new Set<Group>();
-    for (const [at, granted] of reply.granted.entries()) {
+    for (let at = 0; at < reply.granted.length; at++) {
+      const granted = reply.granted[at]!;
       const group = askedGroups[at]!;
       const { hasLeases, areNumbered } = group.callTerms;
       const firstLease = hasLeases ? (reply.turnTags?.firstLeases[at] ?? ownLease) : 0;
@@ -318,7 +314,8 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
       const untilMs = keyTimeMs(granted, nowMs);
       schedule.answered(group, { untilMs, arrivedMs: nowMs, bindsAt });
     }
-    group.scopes.forEach(({ key }, at) => waitPositions.keep(key, granted.positions[at]!));
+    for (let at = 0; at < group.scopes.length; at++)
+      waitPositions.keep(group.scopes[at]!.key, granted.positions[at]!);
   }
 
   /** Refuses the calls that do not fit into a budget, unless calls wait for its next period. */
@@ -330,7 +327,7 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
       if (lacking <= 0) break;
       lacking -= 1;
       line.remove(caller);
-      waiting -= 1;
+      replica.waiting -= 1;
       schedule.update(group);
       onRefuse(caller as SimulatedCall, nowMs);
     }
@@ -373,25 +370,24 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
     return firsts[index];
   }
 
-  return {
-    index,
-    get waiting() {
-      return waiting;
-    },
-    get draws() {
-      return draws;
-    },
-    get nextAtMs() {
-      return flight === undefined ? alarmAtMs : Math.min(alarmAtMs, flight.dueMs);
-    },
+  function plan(): void {
+    replica.nextAtMs = flight === undefined ? alarmAtMs : Math.min(alarmAtMs, flight.dueMs);
+  }
+
+  // The simulation reads these fields before each step, so none of them is a getter.
+  const replica: { -readonly [Field in keyof Replica]: Replica[Field] } = {
+    waiting: 0,
+    draws: 0,
+    nextAtMs: Infinity,
     run(nowMs) {
       if (flight !== undefined && flight.dueMs <= nowMs) advance(nowMs);
       work(nowMs);
+      plan();
     },
     join({ key, cost, priority, nowMs }) {
       const group = groupOf(key, cost);
       calls += 1;
-      waiting += 1;
+      replica.waiting += 1;
       const queuedMs = queuedAtMs(RANKS[priority], nowMs, group.callTerms.sharedStepMs);
       const call = new SimulatedCall(group, {
         priority,
@@ -405,6 +401,7 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
       schedule.joined(call);
       // Calls that arrive together share a request.
       alarmAtMs = nowMs;
+      plan();
     },
     release,
     wake(reason, key, nowMs) {
@@ -414,6 +411,8 @@ export function createReplica(index: number, context: ReplicaContext): Replica {
         if (reason !== "lease") schedule.wakeAll();
       } else schedule.wake(key);
       alarmAtMs = nowMs;
+      plan();
     },
   };
+  return replica;
 }

@@ -1,5 +1,6 @@
 import { compilePolicy, type Policy } from "../../core/policy/policy.ts";
 import { formatLimit, isLeased } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
 import { namedOf, type Key } from "../../core/key-path.ts";
 import { PRIORITIES, RANKS, type Priority } from "../../core/input/options.ts";
 import { scopesOfRejection } from "../../core/policy/per-key.ts";
@@ -104,7 +105,8 @@ export function openRun(given: Omit<ReadSimulation, "policy"> & { readonly polic
   const bindings = new Map<string, number>();
   const spacing = createSpacing(policy.limits);
   const used = policy.limits.map(() => 0);
-  const seconds = new Map<number, number>();
+  const isOfLeases = policy.limits.map(isLeased);
+  const names = new Map<Limit, string>();
   const outcome: { -readonly [Field in keyof SimulatedOutcome]: SimulatedOutcome[Field] } = {
     arrivedMs: 0,
     startedMs: 0,
@@ -117,6 +119,8 @@ export function openRun(given: Omit<ReadSimulation, "policy"> & { readonly polic
   let calls = 0;
   let refused = 0;
   let refusals = 0;
+  let second = 0;
+  let callsOfSecond = 0;
   let worstSecond = 0;
 
   function publish(
@@ -141,8 +145,8 @@ export function openRun(given: Omit<ReadSimulation, "policy"> & { readonly polic
     if (binding !== undefined) bindings.set(binding, (bindings.get(binding) ?? 0) + 1);
     spacing.add(group, atMs);
     const latencyMs = downstream.latencyMs();
-    for (const [index, limit] of policy.limits.entries()) {
-      used[index]! += isLeased(limit) ? latencyMs : group.callTerms.costs[index]!;
+    for (let index = 0; index < used.length; index++) {
+      used[index]! += isOfLeases[index] ? latencyMs : group.callTerms.costs[index]!;
     }
     noteSecond(atMs);
     const refusedForMs = downstream.arrive(atMs);
@@ -200,7 +204,16 @@ export function openRun(given: Omit<ReadSimulation, "policy"> & { readonly polic
     }
     const index = bindsAt > 0 ? bindsAt - 1 : spacing.latestOf(group);
     const limit = callTerms.limits[index];
-    return limit && formatLimit(limit) + callTerms.whose[index]!.suffix;
+    return limit && nameOf(limit) + callTerms.whose[index]!.suffix;
+  }
+
+  function nameOf(limit: Limit): string {
+    let name = names.get(limit);
+    if (name === undefined) {
+      name = formatLimit(limit);
+      names.set(limit, name);
+    }
+    return name;
   }
 
   function histogramOf(key: string): Histogram {
@@ -213,10 +226,11 @@ export function openRun(given: Omit<ReadSimulation, "policy"> & { readonly polic
   }
 
   function noteSecond(atMs: number): void {
-    const second = Math.floor(atMs / 1_000);
-    const calls = (seconds.get(second) ?? 0) + 1;
-    seconds.set(second, calls);
-    worstSecond = Math.max(worstSecond, calls);
+    const current = Math.floor(atMs / 1_000);
+    if (current !== second) callsOfSecond = 0;
+    second = current;
+    callsOfSecond += 1;
+    worstSecond = Math.max(worstSecond, callsOfSecond);
   }
 
   function arrive(): void {
@@ -232,7 +246,8 @@ export function openRun(given: Omit<ReadSimulation, "policy"> & { readonly polic
   function step(): boolean {
     let next: (typeof replicas)[number] | undefined;
     let replicaAtMs = Infinity;
-    for (const each of replicas) {
+    for (let index = 0; index < count; index++) {
+      const each = replicas[index]!;
       const { nextAtMs } = each;
       if (nextAtMs < replicaAtMs) {
         replicaAtMs = nextAtMs;

@@ -44,14 +44,18 @@ export function createSpacing(shared: readonly Limit[]): Spacing {
   return {
     add(group, atMs) {
       const { costs } = group.callTerms;
-      for (const [index, drain] of drains(group).entries()) {
+      const all = drains(group);
+      for (let index = 0; index < all.length; index++) {
+        const drain = all[index]!;
         drain.emptyAtMs = Math.max(drain.emptyAtMs, atMs) + msToDrain(drain.limit, costs[index]!);
       }
     },
     latestOf(group) {
       const { costs } = group.callTerms;
       let [latest, latestMs] = [0, -Infinity];
-      for (const [index, { limit, emptyAtMs }] of drains(group).entries()) {
+      const all = drains(group);
+      for (let index = 0; index < all.length; index++) {
+        const { limit, emptyAtMs } = all[index]!;
         const cost = costs[index]!;
         if (isLeased(limit) || cost === 0) continue;
         const roomAtMs = emptyAtMs - msToDrain(limit, limit.capacity - cost);

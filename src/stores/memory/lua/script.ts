@@ -1,4 +1,3 @@
-import type { Argument } from "../../redis/scripts/script.ts";
 import * as runtime from "./runtime.ts";
 import {
   packDoubles,
@@ -30,6 +29,9 @@ export function runTranslated(
   const values = script(tableOf(keys.map(bytesOf)), tableOf(args.map(bytesOf)), commands);
   return replyOf(Array.isArray(values) ? values[0] : values, isPacked);
 }
+
+/** An argument as it is given. A list of numbers is packed as doubles. */
+type Argument = string | number | Buffer | readonly number[];
 
 const NOT_ASCII = /[\u0080-\uffff]/;
 

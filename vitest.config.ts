@@ -31,6 +31,7 @@ const alsoInMemory = [
   "enqueue/deduplicated",
   "enqueue/enqueue-middleware",
   "enqueue/flows",
+  "enqueue/groups-over-queues",
   "enqueue/job-facts",
   "enqueue/kept-waiting",
   "enqueue/max-backlog",

@@ -90,8 +90,9 @@ local function is_failing(lanes, id, name)
 end
 
 -- Records the outcome of one parent of a child. The state is 'd' for done, 'f' for failed, 'c' for cancelled or removed,
--- 'm' for never stored, and 'r' for a dead letter that is replayed. Returns 0 if there is no such child, or if it cannot
--- be resumed yet; 2 if the child was removed; 3 if it waits again; else 1.
+-- 'm' for never stored, and 'r' for a dead letter that is replayed. Returns 0 if there is no such child, or if it cannot be
+-- resumed yet. Returns 0 also if it is the final job of an open group without this parent. Returns 2 if the child was
+-- removed, 3 if it waits again, else 1.
 local function release(lanes, id, parent, state, text)
   local job, awaited, outcomes = lanes.jobs .. id, lanes.flows.awaited .. id, lanes.flows.outcomes .. id
   local name, on_failure, awaits, open, dedupe_id, extended =
@@ -99,6 +100,8 @@ local function release(lanes, id, parent, state, text)
   if not name then return 0 end
   local index, known = redis.call('ZSCORE', awaited, parent), redis.call('HGET', outcomes, parent)
   local was_failed = known and string.sub(known, 1, 1) == 'f'
+  -- The parent may be in an earlier group with the same ids. It must stay listed until it is added to this group.
+  if not index and not known and open then return 0 end
   -- Only the outcome of a dead letter changes, by a replay.
   if not index and (not was_failed or state == 'f') then return 1 end
   index = index or string.match(known, '^%a (%d+)')

@@ -6,8 +6,8 @@
   ARGV  [1] prefix: the prefix of the queue's keys  [2] count: the number of parents
         [3…] values: for each parent its name, its state and a text, as in release() of lib/flows/release. Then for each
             child its id, and the number of the parent, from 1 on
-  Reply for each child: 0 there is no such job, or a worker is about to fail it. 1 the outcome is recorded. 2 the child
-        was removed. 3 it was a dead letter and waits again.
+  Reply for each child: 0 there is no such job, a worker is about to fail it, or its open group does not have the
+        parent. 1 the outcome is recorded. 2 the child was removed. 3 it was a dead letter and waits again.
 ]]
 -- @include lib/time/now-ms
 -- @include lib/lanes/lanes

@@ -16,6 +16,7 @@ import {
 } from "../options.ts";
 import type { StoredRowsPage } from "../../stores/redis/queue/store.ts";
 import { mapInTurns } from "../job.ts";
+import { createCallOrder, type Turn } from "./call-order.ts";
 import { assertSize, checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
 import { enqueueThrough, type EnqueueMiddleware, type JobToEnqueue } from "./middleware.ts";
@@ -154,6 +155,7 @@ export function createEnqueuing<Data, Result, Input>(
   const { payloads } = parts;
   const { access } = parts.jobs;
   const storing = createStoring<Data, Result>(parts);
+  const takeTurn = createCallOrder();
 
   function readOptions(where: string, given: unknown): OrderedJobOptions {
     const options = readEnqueueOptions(where, given);
@@ -289,10 +291,9 @@ export function createEnqueuing<Data, Result, Input>(
     },
     async store(jobs, outbox) {
       const encode = (job: JobToStore<Data>) => encodeData("the outbox", job);
-      await storing.storeMany(
-        await mapInTurns(jobs as readonly JobToStore<Data>[], encode),
+      await storing.storeMany(await mapInTurns(jobs as readonly JobToStore<Data>[], encode), {
         outbox,
-      );
+      });
     },
     async nowMs() {
       await access.open();
@@ -302,6 +303,23 @@ export function createEnqueuing<Data, Result, Input>(
     stored: (page) => access.ask(() => connection.rowsStored({ queue, ...page })),
     forget: (outbox, ids) => access.ask(() => connection.forgetRows({ queue, outbox, rows: ids })),
   };
+
+  /** Runs a call in its turn among the calls with the same ordered keys. Call this before the first `await`. */
+  async function inTurn<Stored>(
+    options: readonly OrderedJobOptions[],
+    run: (turn: Turn | undefined) => Promise<Stored>,
+  ): Promise<Stored> {
+    const keys = new Set(
+      options.flatMap(({ ordered, key }) => (ordered === undefined ? [] : [key!])),
+    );
+    if (keys.size === 0) return run(undefined);
+    const turn = takeTurn([...keys]);
+    try {
+      return await run(turn);
+    } finally {
+      turn.end();
+    }
+  }
 
   // Reads the data and options before the first `await`, because the caller may reuse these objects.
   async function enqueueOne(
@@ -313,16 +331,18 @@ export function createEnqueuing<Data, Result, Input>(
     let read = readOptions(where, options);
     // A middleware may have changed the options.
     if (link !== undefined) assertInGroup(where, read);
-    const checking = checkDrawable(where, read);
-    const [taken] = await Promise.all([takeOne(where, data), checking]);
-    if (lacksCost(read)) {
-      read = await withCost(where, taken.value, read);
-      await checkDrawable(where, read);
-    }
-    const encoding = encodeData(where, { ...taken, options: read });
-    const entry = encoding instanceof Promise ? await encoding : encoding;
-    const [job] = await storing.store([{ ...entry, ...(await link?.()) }]);
-    return job!;
+    return inTurn([read], async (turn) => {
+      const checking = checkDrawable(where, read);
+      const [taken] = await Promise.all([takeOne(where, data), checking]);
+      if (lacksCost(read)) {
+        read = await withCost(where, taken.value, read);
+        await checkDrawable(where, read);
+      }
+      const encoding = encodeData(where, { ...taken, options: read });
+      const entry = encoding instanceof Promise ? await encoding : encoding;
+      const [job] = await storing.store([{ ...entry, ...(await link?.()) }], { turn });
+      return job!;
+    });
   }
 
   async function enqueueAll(
@@ -331,10 +351,33 @@ export function createEnqueuing<Data, Result, Input>(
     options: EnqueueOptions | EnqueueOptionsOf<Input> | undefined,
     link?: Link,
   ): Promise<QueuedJob<Data, Result>[]> {
+    const all = takeMany(where, data, readForMany(where, options));
+    return inTurn(
+      all.map((taken) => taken.options),
+      async (turn) => {
+        const entries = await checkAll(where, all, link !== undefined);
+        const encode = (entry: JobToStore<Data>, index: number) =>
+          encodeData(oneOf(where, index), entry);
+        const encoded = await mapInTurns(entries, encode);
+        if (link === undefined) return storing.storeMany(encoded, { turn });
+        const ofGroup = await link();
+        return storing.storeMany(
+          encoded.map((entry) => ({ ...entry, ...ofGroup })),
+          { turn },
+        );
+      },
+    );
+  }
+
+  async function checkAll(
+    where: string,
+    all: readonly Taken<Data>[],
+    isInGroup: boolean,
+  ): Promise<JobToStore<Data>[]> {
     const entries: JobToStore<Data>[] = [];
     let checked: OrderedJobOptions | undefined;
-    for (const [index, taken] of takeMany(where, data, readForMany(where, options)).entries()) {
-      if (link !== undefined) assertInGroup(oneOf(where, index), taken.options);
+    for (const [index, taken] of all.entries()) {
+      if (isInGroup) assertInGroup(oneOf(where, index), taken.options);
       const reading = typeof taken.data === "function" ? taken.data() : taken.data;
       // Avoids an `await` where there is no promise, which is the usual case.
       const read = reading instanceof Promise ? await reading : reading;
@@ -346,12 +389,7 @@ export function createEnqueuing<Data, Result, Input>(
       checked = own;
       entries.push({ ...read, options: own });
     }
-    const encode = (entry: JobToStore<Data>, index: number) =>
-      encodeData(oneOf(where, index), entry);
-    const encoded = await mapInTurns(entries, encode);
-    if (link === undefined) return storing.storeMany(encoded);
-    const ofGroup = await link();
-    return storing.storeMany(encoded.map((entry) => ({ ...entry, ...ofGroup })));
+    return entries;
   }
 
   /** Stores the jobs that a middleware may have changed. */

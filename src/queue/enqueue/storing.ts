@@ -29,6 +29,7 @@ import {
   type JobOptionsRead,
   type OrderedJobOptions,
 } from "../options.ts";
+import type { Turn } from "./call-order.ts";
 import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 import { isLinked, linkJobs, parentsFirst, type JobToLink, type Links } from "./parents.ts";
@@ -60,16 +61,24 @@ export interface StoringParts {
 /** The limits of one round trip: the most pending jobs, and the outbox with its time limit. */
 type Bounds = Pick<AddRequest, "most" | "outbox">;
 
+/** What concerns all jobs of one call. */
+interface CallParts {
+  /** Set for the jobs of an outbox. */
+  readonly outbox?: AddRequest["outbox"];
+  /** The turn of a call with ordered keys. It ends once all jobs of the call are sent to Redis. */
+  readonly turn?: Turn | undefined;
+}
+
 interface Storing<Data, Result> {
   /** Stores jobs in one round trip. */
-  store(entries: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]>;
+  store(entries: readonly JobToStore<Data>[], call?: CallParts): Promise<QueuedJob<Data, Result>[]>;
   /**
    * Stores jobs in as many round trips as needed. For the jobs of an outbox, Redis rejects each round trip that arrives
    * too late.
    */
   storeMany(
     entries: readonly JobToStore<Data>[],
-    outbox?: AddRequest["outbox"],
+    call?: CallParts,
   ): Promise<QueuedJob<Data, Result>[]>;
 }
 
@@ -92,7 +101,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
 
   async function store(
     given: readonly JobToStore<Data>[],
-    outbox?: AddRequest["outbox"],
+    { outbox, turn }: CallParts = {},
   ): Promise<QueuedJob<Data, Result>[]> {
     const startedAtMs = performance.now();
     const [queue, { defaults, maxBacklog }] = await Promise.all([open(), settings.current()]);
@@ -104,7 +113,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const isSchedule = first !== undefined && isRecurring(first.options);
     const storing = isSchedule
       ? storeRecurring(queue, first).then((job) => [job])
-      : storeOnce(queue, entries, { most: maxBacklog, outbox });
+      : storeOnce(queue, entries, { most: maxBacklog, outbox, turn });
     const sent = (error?: unknown): void => {
       const observer = parts.observing?.observer;
       if (observer === undefined) return;
@@ -159,7 +168,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   async function storeOnce(
     queue: StoredQueue,
     entries: readonly JobToStore<Data>[],
-    bounds: Bounds,
+    { turn, ...bounds }: Bounds & Pick<CallParts, "turn">,
   ): Promise<StoredNow<Data>[]> {
     const { clock } = access;
     const trace = parts.observing?.traces?.producer();
@@ -185,7 +194,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       };
     });
     if (bounds.most !== undefined || entries.some(needsLook)) {
-      const storing = storeLookedUp(queue, entries, bulk, { ...bounds, links });
+      const storing = storeLookedUp(queue, entries, bulk, { ...bounds, links, turn });
       const stored = await storing.catch(async (error: unknown) => {
         if (hasStoredNothing(error)) await links?.retract().catch(() => undefined);
         throw error;
@@ -204,7 +213,11 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     queue: StoredQueue,
     entries: readonly JobToStore<Data>[],
     bulk: readonly (NewJob<Data> & { readonly isParked: boolean })[],
-    { links, ...bounds }: Bounds & { readonly links: Links | undefined },
+    {
+      links,
+      turn,
+      ...bounds
+    }: Bounds & Pick<CallParts, "turn"> & { readonly links: Links | undefined },
   ): Promise<StoredNow<Data>[]> {
     const jobs = entries.map(({ options, row }, index) => {
       const { key } = options;
@@ -213,8 +226,12 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       const own = { id, isParked, weights: weightsOf(key), dedupe: dedupeOf(options), row };
       return { ...job, own: { ...own, keep: keepOf(options), flow, children } };
     });
+    const isOrdered = entries.some(({ options }) => options.ordered !== undefined);
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
-      const stored = await connection.addJobs({ queue: name, jobs: added, ...bounds });
+      await turn?.begun;
+      const adding = connection.addJobs({ queue: name, jobs: added, isOrdered, ...bounds });
+      turn?.end();
+      const stored = await adding;
       if ("limit" in stored) {
         const key = stored.key === undefined ? undefined : decodeKey(stored.key);
         const facts = { ...stored, key, asked: added.length, storedCount: 0 };
@@ -230,13 +247,15 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
 
   return {
     store,
-    async storeMany(entries, outbox) {
+    async storeMany(entries, { outbox, turn } = {}) {
       const order = parentsFirst(name, entries);
       const ordered = order.map((index) => entries[index]!);
       const jobs: QueuedJob<Data, Result>[] = [];
       while (jobs.length < ordered.length) {
         const some = roundTripFrom(ordered, jobs.length, settings.now.maxBacklog !== undefined);
-        const stored = store(some, outbox).catch((error) =>
+        const isLast = jobs.length + some.length === ordered.length;
+        const own = isLast ? turn : turn && { ...turn, end: () => undefined };
+        const stored = store(some, { outbox, turn: own }).catch((error) =>
           Promise.reject(afterOthers(jobs, error)),
         );
         jobs.push(...(await stored));
@@ -248,10 +267,13 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   };
 }
 
-/** True if this job may meet another one: by its id, its dedupeId, or the bound of its key. Also true for flows. */
+/**
+ * True if this job may meet another one: by its id, its dedupeId, or the bound of its key. Also true for flows, and for
+ * ordered keys, because a job that joins its lane in a second round trip could be overtaken.
+ */
 function needsLook(job: JobToStore<unknown>): boolean {
-  const { id, dedupeId, keep } = job.options;
-  return isLinked(job) || id !== undefined || dedupeId !== undefined || keep !== undefined;
+  const { id, dedupeId, keep, ordered } = job.options;
+  return isLinked(job) || [id, dedupeId, keep, ordered].some((option) => option !== undefined);
 }
 
 function keepOf({ keep, keepAtMost = 1 }: JobOptionsRead): AddedJob["keep"] {

@@ -1,5 +1,6 @@
 import { decodeText, type Payloads } from "../../core/codec.ts";
 import { type CodecError } from "../../core/errors.ts";
+import { createCallOrder } from "../../queue/enqueue/call-order.ts";
 import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 
 /**
@@ -8,6 +9,8 @@ import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
  * cannot be decoded rejects with {@link CodecError}.
  */
 export function withEncodedBodies(store: WebhookStore, payloads: Payloads) {
+  const takeTurn = createCallOrder();
+
   async function encode(body: string, id: string): Promise<string> {
     const about = { kind: "webhook", id, dueInMs: 0, isShared: false } as const;
     const envelope = await payloads.encode(JSON.stringify(body), about);
@@ -34,8 +37,16 @@ export function withEncodedBodies(store: WebhookStore, payloads: Payloads) {
   return {
     ...store,
     async storeMessage(message) {
-      const body = await encode(message.body, message.message);
-      return store.storeMessage({ ...message, body });
+      const turn = takeTurn(message.ordered.length === 0 ? [] : [message.tenant]);
+      try {
+        const body = await encode(message.body, message.message);
+        await turn.begun;
+        const storing = store.storeMessage({ ...message, body });
+        turn.end();
+        return await storing;
+      } finally {
+        turn.end();
+      }
     },
     async beginBroadcast(broadcast) {
       const body = await encode(broadcast.body, broadcast.id);

@@ -3,6 +3,7 @@ import * as z from "zod";
 import type { Payloads } from "../../core/codec.ts";
 import type { Logger } from "../../core/logger.ts";
 import { readOptions } from "../../core/input/options.ts";
+import { createCallOrder } from "../../queue/enqueue/call-order.ts";
 import { ID, type TenantOf } from "../names.ts";
 import { EVENT_TYPE, MESSAGE_ID } from "../signing/sign.ts";
 import { wanting, type FanOut, type Targets } from "./fan-out.ts";
@@ -120,20 +121,21 @@ export function messageRowsOf(webhooks: unknown): MessageRows | undefined {
 
 export function createSending(parts: SendingParts): Sending {
   const { fanOut, tenantOf, logger } = parts;
-  /** For each tenant, the last message whose endpoints are still being looked up. */
-  const turns = new Map<string, Promise<unknown>>();
+  const takeTurn = createCallOrder();
 
   /**
    * Keeps messages in the order in which they were sent, regardless of how long each endpoint
    * look-up takes.
    */
   async function inTurn(tenant: string, finding: Promise<Targets>): Promise<Targets> {
-    const before = turns.get(tenant);
-    const turn = Promise.allSettled([before, finding]);
-    turns.set(tenant, turn);
-    await turn;
-    if (turns.get(tenant) === turn) turns.delete(tenant);
-    return finding;
+    const turn = takeTurn([tenant]);
+    try {
+      const targets = await finding;
+      await turn.begun;
+      return targets;
+    } finally {
+      turn.end();
+    }
   }
 
   return {

@@ -3,8 +3,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
+import type { Codec } from "sluice/codec";
 import type { Arrival, FakeDownstream } from "sluice/testing";
 import { verify, type PutEndpoint, type Webhooks } from "sluice/webhooks";
+import { deferred } from "../../support/async/deferred.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -103,6 +105,33 @@ describe("an ordered endpoint", () => {
     hooks.worker();
     await waitUntil(() => receiver.arrivals.length === 3, "all have arrived");
     expect(idsOf(receiver)).toEqual(ids(3));
+  });
+
+  it("gets them in that order, however long it took to encode one", async () => {
+    const isSlow = deferred();
+    const codec: Codec = {
+      name: "test",
+      async encode(bytes) {
+        if (Buffer.from(bytes).includes("slow")) await isSlow.promise;
+        return undefined;
+      },
+      decode: (bytes) => bytes,
+    };
+    const hooks = openHooks(sluices, { codec });
+    const receiver = await startReceiver();
+    await putOrdered(hooks, receiver.url);
+
+    const sends = [
+      hooks.send({ ...EVENT, id: "m-0", data: "slow" }),
+      hooks.send({ ...EVENT, id: "m-1", data: "fast" }),
+    ];
+    await put(hooks, { ...REF, id: "b", url: receiver.url, types: ["none"] });
+    isSlow.resolve();
+    await Promise.all(sends);
+
+    hooks.worker();
+    await waitUntil(() => receiver.arrivals.length === 2, "all have arrived");
+    expect(idsOf(receiver)).toEqual(ids(2));
   });
 
   it("gets nothing else while its first message is tried again, and others go on", async () => {

@@ -46,11 +46,10 @@ export interface Script<Input, Output> {
   /** True if the reply is bytes, not text. */
   readonly isPacked?: boolean;
   /**
-   * True if calls that do not wait for each other must run in the order in which they were sent. The first call on
-   * each connection then sends the text. Otherwise, a server that does not know the script refuses calls in flight,
-   * and later calls overtake the repeated ones.
+   * Returns a name that is the same for all calls that must run in the order in which they were sent, even if they do
+   * not wait for each other. No other script uses this name. Undefined for a call that may overtake others.
    */
-  readonly keepsOrder?: boolean;
+  readonly orderOf?: (input: Input) => string | undefined;
   readonly decode: (reply: unknown, input: Input) => Output;
 }
 
@@ -63,7 +62,7 @@ export function defineScript<Input, Output>(
 
 interface Shaped<Keyed, Arguments> extends Pick<
   Script<Keyed, unknown>,
-  "name" | "keys" | "bringsJobs" | "keepsOrder"
+  "name" | "keys" | "bringsJobs" | "orderOf"
 > {
   /** The arguments in order. Defaults to no arguments. */
   readonly args?: Arguments;
@@ -149,10 +148,11 @@ export async function runScript<Input, Output>(
 ): Promise<Output> {
   const keys = script.keys(input);
   const operands = [keys.length, ...keys, ...script.args(input).map(operandOf)] as const;
+  const order = script.orderOf?.(input);
+  if (order !== undefined)
+    return script.decode(await sendInOrder({ redis, script, order }, operands), input);
   try {
-    const isFirst = script.keepsOrder === true && isFirstOnConnection(redis, script.sha);
-    const reply = isFirst ? send("eval", script.source) : send("evalsha", script.sha);
-    return script.decode(await reply, input);
+    return script.decode(await send("evalsha", script.sha), input);
   } catch (refusal) {
     const text = { source: script.source, send: (source: string) => send("eval", source) };
     return script.decode(await resendRefused(refusal, text, script.bringsJobs !== true), input);
@@ -169,21 +169,89 @@ function operandOf(argument: Argument): Operand {
   return packNumbers(argument);
 }
 
-/** The digests of the scripts whose texts were sent over each client's current connection. */
-const sentTexts = new WeakMap<object, Set<string>>();
+/** Calls of one script that run in the order in which they were sent. */
+interface OrderedCalls {
+  readonly redis: Redis | Cluster;
+  readonly script: Pick<Script<never, unknown>, "source" | "sha">;
+  readonly order: string;
+}
 
-function isFirstOnConnection(redis: Redis | Cluster, sha: string): boolean {
-  let sent = sentTexts.get(redis);
-  if (sent === undefined) {
-    const texts = new Set<string>();
-    sentTexts.set(redis, texts);
-    // The server may have restarted without its scripts.
-    redis.on("close", () => texts.clear());
-    sent = texts;
+interface OrderedCall {
+  readonly operands: readonly Operand[];
+  readonly settle: (error: Error | null, reply?: unknown) => void;
+}
+
+/** The most operands of the calls in one transaction. Redis is blocked while it runs them. */
+const OPERANDS_AT_ONCE = 2_000;
+
+/** For each client, the calls that wait until an earlier call with the same order is done. */
+const waitingCalls = new WeakMap<object, Map<string, OrderedCall[]>>();
+
+function sendInOrder(calls: OrderedCalls, operands: readonly Operand[]): Promise<unknown> {
+  const { redis, order } = calls;
+  const waiting = waitingCalls.get(redis) ?? new Map<string, OrderedCall[]>();
+  waitingCalls.set(redis, waiting);
+  return new Promise((resolve, reject) => {
+    const settle: OrderedCall["settle"] = (error, reply) =>
+      error ? reject(error) : resolve(reply);
+    const others = waiting.get(order);
+    if (others !== undefined) {
+      others.push({ operands, settle });
+      return;
+    }
+    const next: OrderedCall[] = [{ operands, settle }];
+    waiting.set(order, next);
+    void sendAll(next);
+  });
+
+  async function sendAll(next: OrderedCall[]): Promise<void> {
+    while (next.length > 0) {
+      const some = takeSome(next);
+      const results = await sendTogether(calls, some);
+      for (const [index, [error, reply]] of results.entries()) some[index]!.settle(error, reply);
+    }
+    waiting.delete(order);
   }
-  if (sent.has(sha)) return false;
-  sent.add(sha);
-  return true;
+}
+
+/** Removes the calls of the next transaction, at least one, and returns them. */
+function takeSome(next: OrderedCall[]): readonly OrderedCall[] {
+  let count = 0;
+  const end = next.findIndex(({ operands }, index) => {
+    count += operands.length;
+    return index > 0 && count > OPERANDS_AT_ONCE;
+  });
+  return next.splice(0, end < 0 ? next.length : end);
+}
+
+/**
+ * Sends calls in one transaction. A server that does not know the script then refuses all of them, so that none can run
+ * before they are sent again with the text of the script.
+ */
+async function sendTogether(
+  { redis, script: { sha, source } }: OrderedCalls,
+  calls: readonly OrderedCall[],
+): Promise<(readonly [error: Error | null, reply?: unknown])[]> {
+  const results = await attempt("evalsha", sha);
+  return isUnknownScript(results[0]![0]) ? attempt("eval", source) : results;
+
+  async function attempt(
+    command: "eval" | "evalsha",
+    text: string,
+  ): ReturnType<typeof sendTogether> {
+    const [first, ...others] = calls.map(({ operands }) => operands);
+    try {
+      if (others.length === 0) return [[null, await redis.call(command, text, ...first!)]];
+      const transaction = redis.multi();
+      transaction.call(command, text, ...first!);
+      for (const operands of others) transaction.call("evalsha", sha, ...operands);
+      return (await transaction.exec())!;
+    } catch (error) {
+      // If the server refused to begin the transaction, the first refused command has the reason.
+      const { previousErrors = [] } = error as { readonly previousErrors?: readonly Error[] };
+      return calls.map(() => [previousErrors[0] ?? (error as Error)]);
+    }
+  }
 }
 
 /**

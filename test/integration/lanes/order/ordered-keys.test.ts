@@ -1,6 +1,7 @@
 import { Redis } from "ioredis";
 import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import * as z from "zod";
 import {
   InvalidOptionError,
   type BucketOptions,
@@ -102,6 +103,39 @@ describe("an ordered queue", () => {
 
     expect(begun).toEqual(upTo(12));
     expect(most.get("slow")).toBe(1);
+  });
+
+  it("runs the jobs of a key in the order of the calls that were not awaited", async () => {
+    const isRead = deferred();
+    const schema = z.number().refine(async (data) => {
+      if (data === 0) await isRead.promise;
+      return data !== 2;
+    }, "no");
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { rate: "1000/s" });
+    const queue = sluice.queue("jobs", { bucket, ordered: true, schema });
+    const key = "acme";
+
+    const calls = [
+      queue.enqueue(0, { key }),
+      queue.enqueue(1, { key, id: "known" }),
+      queue.enqueue(2, { key }),
+      queue.enqueueMany([3, 4], { key }),
+      queue.enqueue(5, { key, delayMs: 1 }),
+      queue.enqueueMany([6], () => ({ key, id: "also known" })),
+    ];
+    const ended = Promise.allSettled(calls);
+    // A slow call delays only the calls for its key.
+    await queue.enqueue(7, { key: "other" });
+    isRead.resolve();
+    const results = await ended;
+
+    expect(results.flatMap(({ status }, index) => (status === "rejected" ? [index] : []))).toEqual([
+      2,
+    ]);
+    const { begun } = work(true);
+    await waitUntil(() => begun.length === 7, "all have run");
+    expect(begun.filter((data) => data < 5 || data === 6)).toEqual([0, 1, 3, 4, 6]);
   });
 
   it("orders the keys that a function selects, and needs no key for other jobs", async () => {

@@ -74,6 +74,8 @@ interface AddedDedupe {
 /** Jobs to store. Either all of them are stored, or none. */
 type AddedJobs = {
   readonly jobs: readonly AddedJob[];
+  /** True if a job's key is ordered. Such requests reach the queue in the order in which they were sent. */
+  readonly isOrdered?: boolean;
   /**
    * The maximum numbers of waiting jobs: `all` for the whole queue, and `perKey` for each key.
    * Undefined for no limit.
@@ -155,6 +157,8 @@ export const jobScripts = {
   addJobs: shapeScript({
     name: "queue/enqueue/jobs-add",
     bringsJobs: true,
+    orderOf: ({ isOrdered, ...queue }: QueueName & Pick<AddedJobs, "isOrdered">) =>
+      isOrdered === true ? baseOf(queue) : undefined,
     keys: ({ outbox, ...queue }: QueueName & Pick<AddedJobs, "outbox">) => [
       ...ADD_KEYS(queue),
       outboxRowsKey(queue, outbox?.id ?? ""),

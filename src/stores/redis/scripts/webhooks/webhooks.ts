@@ -260,7 +260,8 @@ export const hookScripts = {
   storeMessage: shapeScript({
     name: "webhooks/messages-store",
     bringsJobs: true,
-    keepsOrder: true,
+    orderOf: (of: QueueName & MessageName & { readonly ordered: readonly string[] }) =>
+      of.ordered.length === 0 ? undefined : hookKey("messages", of),
     keys: (of: QueueName & MessageName & { readonly ordered: readonly string[] }) => [
       ...hookKeys("message", "messages", "ends", "endpoints")(of),
       ...of.ordered.flatMap((endpoint) => lineKeys({ ...of, endpoint })),

@@ -21,7 +21,7 @@ import type { AwaitedParents, JobFlow, JobReference, ParentState } from "../job.
 /** How a parent of a job ended. */
 export interface ParentOutcome extends JobReference {
   readonly state: ParentState;
-  /** What the parent's handler returned, as JSON. Undefined if it returned nothing, or is not done. */
+  /** What the parent's handler returned, as JSON. Undefined if it returned nothing or null, or is not done. */
   readonly result: unknown;
   /** True if the parent's result has more than 100,000 characters. Such a result is not passed to children. */
   readonly isResultTooLong: boolean;

@@ -49,6 +49,7 @@ function open(options: Omit<QueueOptions<string>, "bucket"> = {}): Opened {
 }
 
 const ONCE = { attempts: 1 } as const;
+const EPOCH = "1970-01-01T00:00:00.000Z";
 
 describe("job.flow()", () => {
   it("counts the parents and children of a job, and names the first of them", async () => {
@@ -236,6 +237,31 @@ describe("after", () => {
     work();
     await Promise.all(children.map((child) => child.finished()));
     await (await reports.enqueue("3", options)).finished();
+  });
+
+  it.each<readonly [string, unknown, unknown, boolean]>([
+    ["nothing", undefined, undefined, false],
+    ["null", null, undefined, false],
+    ["a false value", false, false, false],
+    ["an empty text", "", "", false],
+    ["the text that marks long results", "!", "!", false],
+    ["text of several lines", "a\nb \u2028\0", "a\nb \u2028\0", false],
+    ["a value that JSON changes", { at: new Date(0), no: undefined }, { at: EPOCH }, false],
+    ["a long result", "x".repeat(100_001), undefined, true],
+    ["a result that is too long to store", "x".repeat(1_000_001), undefined, false],
+    ["what JSON cannot hold", 1n, undefined, false],
+    ["a function", () => 1, undefined, false],
+  ])("passes %s to the child", async (_what, returned, result, isResultTooLong) => {
+    const { sluice, charges, reports } = open();
+    sluice.worker(charges, () => returned);
+    sluice.worker(reports, (_job, { parents }) => parents());
+    const parent = await charges.enqueue("parent");
+    const child = await reports.enqueue("child", { after: [parent] });
+
+    const [outcome] = await child.finished<readonly [{ result?: unknown }]>();
+
+    expect(outcome).toMatchObject({ state: "done", isResultTooLong });
+    expect(outcome.result).toEqual(result);
   });
 
   it("passes results to the handlers of batches", async () => {

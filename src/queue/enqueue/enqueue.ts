@@ -309,8 +309,11 @@ export function createEnqueuing<Data, Result, Input>(
     options: readonly OrderedJobOptions[],
     run: (turn: Turn | undefined) => Promise<Stored>,
   ): Promise<Stored> {
+    // A job with parents joins its lane later. The final job of a group is stored during the turn of the group's jobs.
     const keys = new Set(
-      options.flatMap(({ ordered, key }) => (ordered === undefined ? [] : [key!])),
+      options.flatMap(({ ordered, after, key }) =>
+        ordered === undefined || after !== undefined ? [] : [key!],
+      ),
     );
     if (keys.size === 0) return run(undefined);
     const turn = takeTurn([...keys]);

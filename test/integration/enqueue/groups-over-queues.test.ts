@@ -347,3 +347,18 @@ describe("a group that is cancelled while jobs of two queues run", () => {
     expect(await finalRuns(worked)).toBe(1);
   });
 });
+
+it("a group of an ordered key can have its final job in the same queue", async () => {
+  const sluice = sluices.open();
+  const bucket = sluice.bucket("b", { rate: "2000/s" });
+  const queue = sluice.queue<string>("ordered", { bucket, ordered: true });
+  const runs: string[] = [];
+  sluice.worker(queue, ({ data }) => void runs.push(data));
+  const options = { key: "acme" };
+
+  const group = queue.enqueueGroup(["1", "2"], { options, then: { data: "final", options } });
+  const later = await queue.enqueue("3", options);
+  await Promise.all([later.finished(), (await group).final.finished()]);
+
+  expect(runs.filter((run) => run !== "final")).toEqual(["1", "2", "3"]);
+});

@@ -10,8 +10,6 @@ const globalRedis = "test/support/setup/global-redis.ts";
 const globalBuild = "test/support/setup/global-build.ts";
 /** By default, Vitest uses one worker for two cores. */
 const maxWorkers = 2;
-/** `.ci/run` runs these tests beside those with processes, at a low priority. */
-const inProcess = { testTimeout: 600_000, hookTimeout: 180_000 };
 const withProcesses = {
   // To load the sources anew for each file takes more than a second.
   isolate: false,
@@ -86,7 +84,7 @@ export default defineConfig({
           name: "unit",
           expect: patient,
           include: ["test/unit/**/*.test.ts"],
-          ...inProcess,
+          testTimeout: 60_000,
           // To load the sources anew for each file takes two fifths of the time of all.
           isolate: false,
           maxWorkers,
@@ -99,7 +97,7 @@ export default defineConfig({
           name: "conformance",
           expect: patient,
           include: ["test/conformance/**/*.test.ts", "test/fuzz/**/*.test.ts"],
-          ...inProcess,
+          testTimeout: 120_000,
           isolate: false,
           maxWorkers,
           setupFiles,

@@ -136,17 +136,6 @@ describe("the workflows of GitHub", () => {
   });
 });
 
-it("a run of all checks runs each project of the tests once", () => {
-  const script = readFileSync(join(ROOT, ".ci/run"), "utf8");
-  const config = readFileSync(join(ROOT, "vitest.config.ts"), "utf8");
-
-  const run = [...script.matchAll(/--project (\S+)/g)].map(([, name]) => name);
-
-  const projects = [...config.matchAll(/\bname: "(\w+)"/g)].map(([, name]) => name);
-  expect(projects).toContain("unit");
-  expect(run.toSorted()).toEqual(projects.toSorted());
-});
-
 describe("a release", () => {
   const changelog = readFileSync(join(ROOT, "CHANGELOG.md"), "utf8");
 

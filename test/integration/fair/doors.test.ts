@@ -24,7 +24,7 @@ const LARGEST = 4;
 const WINDOW_MS = 2_000;
 const LEAST_USED = 0.98;
 /** A process on a busy machine makes its calls up to this many ms late, so arrivals move to another window. */
-const LATE_MS = 75;
+const LATE_MS = 150;
 const LATE = (RATE * LATE_MS) / 1_000;
 /** How many calls a tenant makes at once through each way, in a loop. */
 const LOOPS = 20;
